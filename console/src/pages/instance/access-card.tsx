@@ -32,7 +32,10 @@ export function AccessCard({ view: { instance } }: { view: InstanceView }) {
             <CopyLine label={access.ssh} value={sshLineOf(ssh)} />
             <CopyLine label={access.hostEntry} value={hostEntryOf(nameOf(instance), ssh)} />
             <Text size="xs" c="dimmed">
-              {access.keysHint} <AnchorLink to="/access">{access.keys}</AnchorLink>
+              {access.keysHint}{' '}
+              <AnchorLink to="/access" underline="always">
+                {access.keys}
+              </AnchorLink>
             </Text>
           </>
         )}

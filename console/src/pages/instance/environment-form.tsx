@@ -35,7 +35,7 @@ export function EnvironmentForm({ view: { instance } }: { view: InstanceView }) 
                 <Table.Th>{settings.variable}</Table.Th>
                 <Table.Th>{settings.value}</Table.Th>
                 <Table.Th>{settings.from}</Table.Th>
-                <Table.Th />
+                <Table.Td />
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>

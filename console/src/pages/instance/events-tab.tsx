@@ -55,7 +55,7 @@ function OperationItem({ operation }: { operation: Operation }) {
           <Text size="sm" fw={600}>
             {texts.kinds[kind]}
           </Text>
-          <Badge size="sm" variant="light" color={colors[state]} tt="none">
+          <Badge size="sm" variant="dot" color={colors[state]} tt="none">
             {texts.states[state]}
           </Badge>
           <Text span size="sm" c="dimmed">

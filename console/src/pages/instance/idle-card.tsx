@@ -53,7 +53,7 @@ export function IdleCard({ view: { instance } }: { view: InstanceView }) {
             <Group gap={6}>
               {activity.signals.map(({ name, says, text }) => (
                 <Tooltip key={name} label={text} disabled={text === ''}>
-                  <Badge size="sm" variant="light" color={colors[says]} tt="none" tabIndex={0}>
+                  <Badge size="sm" variant="dot" color={colors[says]} tt="none" tabIndex={0}>
                     {idle.signals[name]}: {idle.says[says]}
                   </Badge>
                 </Tooltip>

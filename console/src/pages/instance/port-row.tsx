@@ -80,11 +80,11 @@ export function PortRow({ port, isNotebook, instanceId, isRunning, onShare }: Po
             />
           </Group>
         )}
-        <Text size="xs" c={port.access === 'public' ? 'orange' : 'dimmed'}>
+        <Text size="xs" {...(port.access === 'public' ? { className: classes.warning } : { c: 'dimmed' })}>
           {texts.means[port.access]}
         </Text>
         {port.nodePort !== null && port.access !== 'public' && (
-          <Text size="xs" c="orange">
+          <Text size="xs" className={classes.warning}>
             {texts.nodePortOpen}
           </Text>
         )}

@@ -36,7 +36,7 @@ export function ShareList({ instanceId }: { instanceId: string }) {
                 <Table.Th>{texts.port}</Table.Th>
                 <Table.Th>{texts.made}</Table.Th>
                 <Table.Th>{texts.ends}</Table.Th>
-                <Table.Th />
+                <Table.Td />
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>

@@ -71,7 +71,7 @@ function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean })
           <Text size="xs" c="dimmed">
             {size.join(' · ')}
           </Text>
-          <Text size="xs" c={offer.isInStock ? 'dimmed' : 'orange'}>
+          <Text size="xs" {...(offer.isInStock ? { c: 'dimmed' } : { className: classes.warning })}>
             {offer.isInStock ? launch.inStock : launch.noStock}
           </Text>
         </div>
