@@ -23,7 +23,7 @@ export function QuotaBlock() {
   const { quotas } = settings;
   const found = useQuery(quotasQuery);
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={360} aria-label={common.loading(quotas.title)} />;
+  if (found.data === undefined) return <Skeleton h={360} role="status" aria-label={common.loading(quotas.title)} />;
   return (
     <Stack gap={8}>
       <Text size="sm" c="dimmed">

@@ -27,7 +27,7 @@ export function VolumePage() {
     return details.isError ? (
       <Trouble error={details.error} onRetry={() => void details.refetch()} />
     ) : (
-      <Skeleton h={360} aria-label={volumes.title} />
+      <Skeleton h={360} role="status" aria-label={volumes.title} />
     );
   const isGone = details.error instanceof ApiError && details.error.code === 'not_found';
   if (isGone) return <Trouble error={details.error} />;

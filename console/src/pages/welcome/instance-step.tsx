@@ -34,7 +34,7 @@ export function InstanceStep() {
   const failed = [catalog, images].find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
   if (catalog.data === undefined || images.data === undefined)
-    return <Skeleton h={200} aria-label={common.loading(instance.title)} />;
+    return <Skeleton h={200} role="status" aria-label={common.loading(instance.title)} />;
   const price = draft === null ? undefined : priceOf(draft.offer, draft.mode);
   return (
     <Stack gap="sm">

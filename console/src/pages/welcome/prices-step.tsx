@@ -47,7 +47,7 @@ export function PricesStep() {
     },
   });
   if (types.isError) return <Trouble error={types.error} onRetry={() => void types.refetch()} />;
-  if (types.data === undefined) return <Skeleton h={240} aria-label={common.loading(prices.list)} />;
+  if (types.data === undefined) return <Skeleton h={240} role="status" aria-label={common.loading(prices.list)} />;
   const columns: ShortColumn<ManagedType>[] = [
     { key: 'name', title: prices.columns.name, cell: ({ name }) => name },
     {
