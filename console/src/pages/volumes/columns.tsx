@@ -39,6 +39,7 @@ export function useVolumeColumns(): Column<Volume, VolumeSortBy>[] {
       {
         key: 'usage',
         title: columns.usage,
+        sort: 'usage',
         width: 'minmax(170px, 1.2fr)',
         cell: (row) => <VolumeUsage volume={row} />,
       },
