@@ -127,7 +127,8 @@ async function moneyLine(client: Client): Promise<string> {
   const { available, burnRate, lastsUntilUnixMs } = await client.forecast({});
   if (lastsUntilUnixMs === null) return `nothing is charged now; the account has $${available.toFixed(2)}`;
   const hours = Math.floor((lastsUntilUnixMs - Date.now()) / HOUR_MS);
-  const span = hours < 48 ? `${hours} hours` : `${Math.floor(hours / 24)} days`;
+  const days = Math.floor(hours / 24);
+  const span = hours < 48 ? `${hours} hours` : days < 1_000 ? `${days} days` : 'for years';
   return `$${burnRate} an hour for what runs now; the $${available.toFixed(2)} of the account last ${span}`;
 }
 

@@ -236,7 +236,7 @@ describe('`npm run first`', () => {
       /^Instance work \((notebook-\S+)\)\n[^]*\n {2}Readiness \d+\.\d s\n\n {2}Notebook {2}http:\S+\/open\?key=\S+\n/,
     );
     expect(text).toMatch(
-      /\n {2}ssh {7}ssh -p \d+ root@\S+\n {2}Money {5}\$0\.\d+ an hour for what runs now; the \$\d+\.\d\d of the account last \d+ days\n$/,
+      /\n {2}ssh {7}ssh -p \d+ root@\S+\n {2}Money {5}\$0\.\d+ an hour for what runs now; the \$\d+\.\d\d of the account last for years\n$/,
     );
     const again = await first(apiUrl, folder, '--name', 'work');
     expect(again.text).toContain(/notebook-[0-9a-f-]+/.exec(text)?.[0]);
