@@ -117,11 +117,16 @@ function useToken(config: KubeConfig, { apiUrl, ca, token }: Extract<ClusterCred
   );
 }
 
+const NAMES_TOKEN_FILE = 'the kubeconfig names a file with its token; write the token itself into it ("token")';
+const TOKEN_FILE = /\btoken-?file["']?\s*:/i;
+
 /** Refuses programs and files of this machine: the text comes from the API, not from its owner. */
 function useKubeconfig(
   config: KubeConfig,
   { text, context }: Extract<ClusterCredentials, { kind: 'kubeconfig' }>,
 ): void {
+  // The library reads the file while it parses.
+  if (TOKEN_FILE.test(text)) throw new Error(NAMES_TOKEN_FILE);
   try {
     config.loadFromString(text);
   } catch (error) {
@@ -138,6 +143,8 @@ function useKubeconfig(
       `the kubeconfig has no context "${context ?? config.getCurrentContext()}"; it has ${names.join(', ') || 'none'}`,
     );
   }
+  // YAML can write the name of the field in other ways.
+  if (user.token !== undefined && !text.includes(user.token)) throw new Error(NAMES_TOKEN_FILE);
   if (user.exec !== undefined || user.authProvider !== undefined)
     throw new Error(
       'the kubeconfig runs a program to log in, which a server has not; use a token of a service account, or a certificate',

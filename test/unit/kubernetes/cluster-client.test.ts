@@ -212,6 +212,21 @@ describe('credentials', () => {
       text: kubeconfig({ token: 'x' }, { 'certificate-authority': '/etc/shadow' }),
       says: /names files/,
     },
+    {
+      what: 'a file of a token, as the library names it',
+      text: kubeconfig({ 'token-file': import.meta.filename }),
+      says: /names a file with its token; write the token itself/,
+    },
+    {
+      what: 'a file of a token, as Kubernetes names it',
+      text: kubeconfig({ tokenFile: '/nowhere' }),
+      says: /names a file with its token/,
+    },
+    {
+      what: 'a file of a token under an escaped name',
+      text: kubeconfig({ 'token-file': import.meta.filename }).replace('token-file', 'token\\x2dfile'),
+      says: /names a file with its token/,
+    },
     { what: 'no YAML', text: '{', says: /is not valid/ },
     {
       what: 'a context that is not there',
