@@ -164,6 +164,8 @@ export type Observation =
       docker?: 'running' | 'stopped';
       /** The engine ends the run, or ended it, without Berth. Absent: it does not. */
       disruption?: Disruption;
+      /** Not running, and still takes the resources of its size, until `halt`. */
+      reserved?: true;
     };
 
 /** Engine object that carries this installation's label. */
