@@ -55,7 +55,7 @@ export async function ownSet(
 }
 
 export async function ownPod(
-  { cluster, installation }: ClusterContext,
+  { cluster, installation }: Pick<ClusterContext, 'cluster' | 'installation'>,
   id: InstanceId,
   signal: AbortSignal,
 ): Promise<Pod | null> {
