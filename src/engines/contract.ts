@@ -107,6 +107,8 @@ export interface EngineSpec {
   /** `<instanceId>-0` (docs/interface.md, decisions). */
   hostname: string;
   imageRef: string;
+  /** Login of the image's registry, for engines whose hosts pull the image themselves. */
+  imageCredentials?: RegistryCredentials | undefined;
   cpuMilli: number;
   memoryMiB: number;
   pidsLimit: number;

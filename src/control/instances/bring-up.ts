@@ -102,7 +102,7 @@ export async function ensureContainer(
     await prepareDisks(context, state.instance);
     state = await allotPorts(context, state, show);
     const spec = await engineSpec(context, state.instance);
-    const observation = await callEnsure(context, state.instance, spec);
+    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });
     const observed = { ...state.instance.observed, ...show, phase: 'WaitReady' } as const;
     return { state: enterStage(context, withInstance(state, { observed }), 'Readiness'), next: 'again', observation };
   } catch (error) {

@@ -23,13 +23,10 @@ const CLEAN_MS = 5_000;
 export type EnsureImage = Engine['ensureImage'];
 
 export function makeEnsureImage(context: ClusterContext, facts: ClusterFacts): EnsureImage {
-  const { logins } = context;
   const seenMs = makeBoundedMap<number>({ maxEntries: MAX_REFS });
   return async (ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) => {
     try {
       signal.throwIfAborted();
-      if (credentials === undefined) logins.delete(ref);
-      else logins.set(ref, credentials);
       const isRecent = performance.now() - (seenMs.get(ref) ?? -Infinity) < PRESENT_MS;
       if (!askRegistry && (isRecent || (await facts.hasImage(ref, signal)))) return;
       await pull(context, { ref, credentials, askRegistry }, onProgress, signal);

@@ -72,7 +72,7 @@ export async function ensureInstance(
 }
 
 const setOf = (
-  { installation, settings, logins }: ClusterContext,
+  { installation, settings }: ClusterContext,
   spec: EngineSpec,
   replicas: 0 | 1,
   present: StatefulSet | null,
@@ -81,7 +81,7 @@ const setOf = (
     installation,
     settings,
     replicas,
-    hasPullSecret: logins.has(spec.imageRef) || hadPullSecret(present, spec),
+    hasPullSecret: spec.imageCredentials !== undefined || hadPullSecret(present, spec),
     uid: present?.metadata?.uid,
   });
 
@@ -91,7 +91,7 @@ function hasTemplate({ metadata }: Pod, { spec }: StatefulSet): boolean {
   return metadata?.deletionTimestamp === undefined && metadata?.annotations?.[annotations.template] === wanted;
 }
 
-/** The Secret of an earlier start, before which this server did not run. */
+/** The Secret of the start: a refresh of a running instance has no login. */
 const hadPullSecret = (present: StatefulSet | null, { imageRef }: EngineSpec): boolean =>
   present?.metadata?.annotations?.[annotations.imageRef] === imageRef &&
   present.spec?.template.spec?.imagePullSecrets !== undefined;
@@ -165,10 +165,10 @@ async function applyParts(
   set: StatefulSet,
   signal: AbortSignal,
 ): Promise<void> {
-  const { cluster, installation, settings, logins } = context;
+  const { cluster, installation, settings } = context;
   const uid = set.metadata?.uid ?? '';
   const owner = { installation, uid };
-  const credentials = logins.get(spec.imageRef);
+  const { imageCredentials: credentials } = spec;
   const hasPorts = spec.nodePorts.length > 0;
   await Promise.all([
     cluster.apply(resources.secrets, controlSecret(spec, owner), signal),

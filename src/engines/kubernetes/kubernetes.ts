@@ -67,7 +67,6 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
     egress: { policies: null },
-    logins: new Map(),
     log,
     stopping: stopping.signal,
   };

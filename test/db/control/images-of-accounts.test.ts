@@ -4,7 +4,7 @@ import type { Caller } from '../../../src/control/index.ts';
 import { defaultImages } from '../../../src/engines/simulated/images.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { eventually, hasStatus, IMAGE_REF, makeWorld, type World } from '../../fixtures/control.ts';
 
 /** A registry that accepts any credentials; see `engines/simulated/images.ts`. */
 const SERVER = 'private.invalid';
@@ -236,6 +236,30 @@ onBothEngines('an image of an account', (open) => {
     expect(registered.pulls).toContain(`${REF} -`);
     const { images: listed } = await images.list(thief, pager);
     expect(listed.at(-1)?.state, 'the state reveals no pull of another account').not.toBe('Ready');
+  });
+
+  test('starts with the login of its own account, and none for a public image', async () => {
+    const world = await makeWorld(await open());
+    const given = new Map<string, string>();
+    world.drivers.engine = {
+      ...world.engine,
+      ensure(spec, signal) {
+        const login = `${spec.imageRef} ${spec.imageCredentials?.username ?? '-'}`;
+        if (!given.has(spec.id)) given.set(spec.id, login);
+        return world.engine.ensure(spec, signal);
+      },
+    };
+    const { images, registries } = world.running.control;
+    const bob = await world.account('bob');
+    for (const [caller, username] of [[world.caller, 'ada'] as const, [bob, 'bob'] as const]) {
+      await registries.create(caller, { ...credentials, username }, null);
+      const { imageId } = await images.create(caller, { name: 'tool', ref: REF }, null);
+      const { instanceId } = await launch(world, imageId, caller);
+      await world.until(instanceId, hasStatus('Running'));
+    }
+    const { instanceId } = await world.running.control.instances.launch(bob, world.launchInput(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect([...given.values()]).toEqual([`${REF} ada`, `${REF} bob`, `${IMAGE_REF} -`]);
   });
 
   test('is not shared with a pull of another account', async () => {
