@@ -67,7 +67,7 @@ export interface TriedRegion {
   drop(): Promise<void>;
 }
 
-/** Refuses an engine that does not answer. */
+/** Refuses an engine that does not answer, and pools that are not there. */
 export async function tryRegion(
   { openRegion, regions, time, onServed }: RegionEngineDeps,
   region: RegionToOpen,
@@ -76,7 +76,8 @@ export async function tryRegion(
     throw new Refusal('field_value', `field "settings" cannot be used: ${errorText(error)}`);
   });
   try {
-    const probe = await drivers.engine.probe(time.deadline(TRY_MS));
+    const probe = await probeOf(drivers, time.deadline(TRY_MS));
+    await tryPools(drivers);
     return {
       probe,
       total: totalOf(drivers, probe),
@@ -88,8 +89,27 @@ export async function tryRegion(
     };
   } catch (error) {
     await drivers.engine.stop();
+    throw error;
+  }
+}
+
+async function probeOf({ engine }: RegionDrivers, signal: AbortSignal): Promise<Probe> {
+  try {
+    return await engine.probe(signal);
+  } catch (error) {
     const advice = 'check "settings" and "credentials", then send the request again';
     throw new Refusal('unavailable', `the engine of the region does not answer: ${errorText(error)}; ${advice}`);
+  }
+}
+
+async function tryPools({ pools }: RegionDrivers): Promise<void> {
+  for (const { name, storage } of pools) {
+    await storage.space().catch((error: unknown) => {
+      throw new Refusal(
+        'field_value',
+        `the pool ${name} of field "settings.pools" cannot be used: ${errorText(error)}`,
+      );
+    });
   }
 }
 
