@@ -7,7 +7,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Readable } from 'node:stream';
-import { raceAbort } from '../../../async/abort.ts';
+import { onAbort, raceAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { ProcessSignal } from '../../../domain/process-signals.ts';
@@ -91,7 +91,10 @@ async function openIn(
     throw error;
   }
   exec.limitOutput();
-  leaving?.addEventListener('abort', () => exec.close(), { once: true });
+  if (leaving !== undefined) {
+    const unsubscribe = onAbort(leaving, () => exec.close());
+    exec.exited.then(unsubscribe, unsubscribe);
+  }
   return new Command(context, id, pod, exec, processId).open;
 }
 
