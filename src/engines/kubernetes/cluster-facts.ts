@@ -9,7 +9,7 @@ import type { Capabilities, Probe } from '../contract.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
-import { milliOf, quantityOf } from './state/quantity.ts';
+import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
 const NODES_MS = 60_000;
 const VERSION_MS = 10 * 60_000;

@@ -8,7 +8,6 @@ import { machinesOf, typesOfMachines } from '../../../src/main/first-run.ts';
 import { refusal, startApiServer } from '../../fixtures/api-server.ts';
 
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',

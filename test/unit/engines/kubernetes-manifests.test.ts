@@ -31,7 +31,6 @@ const ownerId = userId('33333333-3333-4333-8333-333333333333');
 const owner = { installation, uid };
 
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',

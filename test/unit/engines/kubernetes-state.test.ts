@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Pod, StatefulSet } from '../../../src/kubernetes/api-objects.ts';
 import { networkContainerOf } from '../../../src/engines/kubernetes/manifests/network-container.ts';
-import { milliOf, quantityOf } from '../../../src/engines/kubernetes/state/quantity.ts';
+import { milliOf, quantityOf } from '../../../src/kubernetes/quantity.ts';
 import { isRunning, observationOf } from '../../../src/engines/kubernetes/state/run-state.ts';
 import {
   creationFailureOf,

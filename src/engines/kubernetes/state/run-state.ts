@@ -7,7 +7,7 @@ import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
 import { disruptionOf } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
 import { mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
-import { quantityOf } from './quantity.ts';
+import { quantityOf } from '../../../kubernetes/quantity.ts';
 
 export const lastRunSchema = z.object({
   startedAtMs: z.number(),
