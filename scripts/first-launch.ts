@@ -6,14 +6,19 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { enableCompileCache } from 'node:module';
 import { homedir, hostname } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { ApiError, makeClient } from '../src/contract/client.ts';
 import type { InstanceObject } from '../src/contract/instance.ts';
 import { Unready, runCommand, say } from './lib/run.mjs';
+
+// Must run before large modules load, as in `src/main/berth.ts`.
+enableCompileCache();
+
+const { ApiError, makeClient } = await import('../src/contract/client.ts');
 
 const POLL_MS = 300;
 const HOUR_MS = 3_600_000;
