@@ -59,7 +59,7 @@ export async function describedPeriods(db: Db, ids: readonly number[]): Promise<
   }));
 }
 
-/** What an export says of the resource of a charge. */
+/** Describes the resource of a charge in an export. */
 export type ChargedResource = Pick<PeriodRow, 'subjectName' | 'regionId' | 'typeId' | 'labels'>;
 
 /** Instances as they are now, for what was paid ahead. */
