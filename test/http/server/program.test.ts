@@ -228,7 +228,8 @@ describe('`npm run first`', () => {
     const without = await first(apiUrl, folder);
     expect(without).toMatchObject({ code: 0, text: expect.stringContaining('ssh-keygen -t ed25519') });
     await mkdir(join(folder, '.ssh'));
-    const { publicKey } = await makeSshKey();
+    const { publicKey, remove } = await makeSshKey();
+    onTestFinished(remove);
     await writeFile(join(folder, '.ssh/id_ed25519.pub'), `${publicKey} ada@here\n`);
     const { code, text } = await first(apiUrl, folder, '--name', 'work');
     expect(code, text).toBe(0);
