@@ -45,6 +45,7 @@ export async function kubernetesDrivers({
           pool: name,
           sizeGB,
           dockerInside,
+          placement: settings,
           ...claims,
         }),
       };

@@ -1,5 +1,6 @@
 /** Manifests of claims, snapshots and the Pods that serve files; pure. */
 import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
+import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
 import { SERVE_COMMANDS } from '../../domain/serve-commands.ts';
 import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
 import { quantityOf } from '../../kubernetes/quantity.ts';
@@ -56,20 +57,33 @@ export interface FilesPodOptions {
   image: string;
   /** The Pod ends itself after this time without a command. */
   idleS: number;
+  /**
+   * Nodes of instances: a volume that is made for the Pod may be bound to its zone for ever.
+   */
+  placement?: FilesPodPlacement | undefined;
 }
+
+export type FilesPodPlacement = Pick<KubernetesEngineSettings, 'nodeSelector' | 'tolerations'>;
 
 /**
  * Pod that serves the files of one disk by commands. Owners of the files choose what a command
  * meets there: the Pod has no account, no network port and nothing else to read or write. `node`:
  * where a Pod mounts the disk already, which another node may not.
  */
-export const filesPod = (owner: Owner, disk: DiskId, { image, idleS }: FilesPodOptions, node: string | null): Pod => ({
+export const filesPod = (
+  owner: Owner,
+  disk: DiskId,
+  { image, idleS, placement: { nodeSelector, tolerations } = {} }: FilesPodOptions,
+  node: string | null,
+): Pod => ({
   metadata: diskMeta(owner, disk, filesPodName(disk), 'files'),
   spec: {
     restartPolicy: 'Never',
     automountServiceAccountToken: false,
     enableServiceLinks: false,
     terminationGracePeriodSeconds: 1,
+    ...(nodeSelector === undefined ? {} : { nodeSelector: { ...nodeSelector } }),
+    ...(tolerations === undefined ? {} : { tolerations: tolerations.map((one) => ({ ...one })) }),
     ...(node === null ? {} : { affinity: onNode(node) }),
     securityContext: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
     containers: [
