@@ -370,6 +370,9 @@ export interface Engine {
 
   probe(signal: AbortSignal): Promise<Probe>;
 
+  /** Throws what a new region lacks beside an engine that answers; absent: nothing can be. */
+  check?(signal: AbortSignal): Promise<void>;
+
   /** Lists every object with this installation's label, in any state. Throws if incomplete. */
   listOwned(signal: AbortSignal): Promise<OwnedObject[]>;
 

@@ -10,6 +10,7 @@ import type {
   V1Pod,
   V1ResourceQuota,
   V1Secret,
+  V1SelfSubjectRulesReview,
   V1Service,
   V1StatefulSet,
   V1Status,
@@ -49,6 +50,7 @@ export type ResourceQuota = Wire<V1ResourceQuota>;
 export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
 export type StorageClass = Wire<V1StorageClass>;
+export type RulesReview = Wire<V1SelfSubjectRulesReview>;
 
 /** Custom resource of the snapshot controller. */
 export interface VolumeSnapshot extends ApiObject {

@@ -10,6 +10,7 @@ import type {
   Pod,
   PodMetrics,
   ResourceQuota,
+  RulesReview,
   Secret,
   Service,
   StatefulSet,
@@ -56,6 +57,12 @@ export const resources = {
     false,
   ),
   podMetrics: define<PodMetrics>('metrics.k8s.io/v1beta1', 'PodMetrics', 'pods'),
+  rulesReviews: define<RulesReview>(
+    'authorization.k8s.io/v1',
+    'SelfSubjectRulesReview',
+    'selfsubjectrulesreviews',
+    false,
+  ),
 } as const;
 
 /** Path of a collection, or of one object and its subresource. */

@@ -36,8 +36,13 @@ export interface Cluster {
   /** Null: absent. */
   get<T extends ApiObject>(resource: Resource<T>, name: string, signal: AbortSignal): Promise<T | null>;
   list<T extends ApiObject>(resource: Resource<T>, signal: AbortSignal, options?: ListOptions): Promise<T[]>;
-  /** Failure `exists`: an object has the name. */
-  create<T extends ApiObject>(resource: Resource<T>, object: T, signal: AbortSignal): Promise<T>;
+  /** Failure `exists`: an object has the name. `dryRun`: only asks whether the server would. */
+  create<T extends ApiObject>(
+    resource: Resource<T>,
+    object: T,
+    signal: AbortSignal,
+    options?: { dryRun: boolean },
+  ): Promise<T>;
   /**
    * Server-side apply: sets the fields of `object` and removes those that Berth set before. With
    * `uid` or `resourceVersion` in the metadata the object must still be that one: `conflict`.
@@ -123,11 +128,11 @@ export function makeCluster(connection: ClusterConnection, namespace: string): C
         }
       }
     },
-    create: (resource, object, signal) =>
+    create: (resource, object, signal, { dryRun } = { dryRun: false }) =>
       call({
         method: 'POST',
         path: within(resource),
-        query: { fieldManager: FIELD_MANAGER },
+        query: { fieldManager: FIELD_MANAGER, dryRun: dryRun ? 'All' : undefined },
         body: { apiVersion: resource.apiVersion, kind: resource.kind, ...object },
         signal,
       }),

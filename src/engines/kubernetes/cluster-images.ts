@@ -22,7 +22,10 @@ const CLEAN_MS = 5_000;
 
 export type EnsureImage = Engine['ensureImage'];
 
-export interface ImagesContext extends Pick<ClusterContext, 'cluster' | 'installation' | 'settings' | 'log' | 'stopping'> {
+export interface ImagesContext extends Pick<
+  ClusterContext,
+  'cluster' | 'installation' | 'settings' | 'log' | 'stopping'
+> {
   pods: Pick<ClusterContext['pods'], 'until'>;
 }
 

@@ -44,6 +44,7 @@ test('is enough for every verb', async () => {
   const nodePorts = [{ port: 7000, nodePort: await fixture.releaseNodePort() }];
   const spec = { ...subject.spec({ nodePorts }), imageCredentials };
   await engine.probe(deadline());
+  await engine.check?.(deadline());
   await engine.ensureImage(fixture.imageRef, () => {}, deadline(), imageCredentials);
   await subject.ensure(spec);
   await subject.ensure({
@@ -65,6 +66,16 @@ test('is enough for every verb', async () => {
   await engine.setEgress({ default: { mode: 'open' }, accounts: new Map() }, deadline());
   await engine.destroy(spec.id, deadline());
   expect(await engine.listOwned(deadline())).toEqual([]);
+});
+
+test('a namespace that is not there is named', async () => {
+  const { cluster, settings } = fixture;
+  const credentials = { kind: 'token', apiUrl: cluster.apiUrl, ca: cluster.ca, token: cluster.token } as const;
+  const client = await openCluster({ credentials, namespace: 'nowhere' });
+  const elsewhere = makeKubernetesEngine({ cluster: client, installation: 'i', settings, log: { debug: () => {} } });
+  const fault = await expectFault(elsewhere.check?.(deadline()) ?? expect.fail(), 'rejected');
+  expect(fault.message).toContain('the cluster has no namespace nowhere');
+  await elsewhere.stop();
 });
 
 describe('without one verb', () => {

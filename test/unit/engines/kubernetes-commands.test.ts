@@ -28,7 +28,6 @@ test('values of variables are sent to a command as input, and are in no URL, whi
     cluster,
     installation: 'i-1',
     settings: {
-      kind: 'kubernetes',
       login: 'inCluster',
       namespace: 'berth',
       reach: 'podAddress',

@@ -9,7 +9,6 @@ import { startApiServer, type Call } from '../../fixtures/api-server.ts';
 
 const ref = 'registry.example/lab:1';
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',

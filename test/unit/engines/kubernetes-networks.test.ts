@@ -12,7 +12,6 @@ import { startApiServer } from '../../fixtures/api-server.ts';
 const ownerId = userId('33333333-3333-4333-8333-333333333333');
 const installation = 'i-1';
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',

@@ -28,7 +28,6 @@ test('the Pod for files runs on nodes of instances: a volume that is made for it
   const { engine, pools } = await kubernetesDrivers({
     installation: 'i-1',
     settings: {
-      kind: 'kubernetes',
       login: 'token',
       apiUrl: url,
       namespace: 'berth',
