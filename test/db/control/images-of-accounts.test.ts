@@ -302,14 +302,20 @@ onBothEngines('an image of an account', (open) => {
 
   test('is pulled once for concurrent instances of its account', async () => {
     const { registered, engine } = watched();
-    const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
+    const world = await makeWorld(await open(), { engine });
     const { imageId } = await world.running.control.images.create(
       world.caller,
       { name: 'one', ref: 'quay.io/a/one' },
       null,
     );
     registered.pulls.length = 0; // the check
+    const held = Promise.withResolvers<void>();
+    const { ensureImage } = world.engine;
+    world.engine.ensureImage = (...request) => held.promise.then(() => ensureImage(...request));
     const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
+    for (const { instanceId } of all)
+      await world.until(instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'DownloadImage');
+    held.resolve();
     for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
     expect(registered.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
   });
