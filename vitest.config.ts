@@ -1,6 +1,8 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { isLong } from './test/fixtures/level.ts';
+import { SlowFilesFirst } from './test/fixtures/slow-files-first.ts';
 
 /**
  * Second try for tests on a real container engine or browser, which the machine can disturb.
@@ -13,6 +15,17 @@ const longOnly = Object.keys(JSON.parse(readFileSync(new URL('test/long-only.jso
 
 /** Files that use up limits of the machine and change its settings: nothing else may run. */
 const alone = ['test/docker/engines/kernel-bombs.test.ts', 'test/docker/e2e/exhaustion.test.ts'];
+
+/**
+ * Parent of temporary folders: in memory if that has more than 4 GB free, since each commit of a
+ * database waits for the disk.
+ */
+function quickFolder(): string {
+  const inMemory = '/dev/shm';
+  if (!existsSync(inMemory)) return tmpdir();
+  const { bavail, bsize } = statfsSync(inMemory);
+  return bavail * bsize > 4 * 2 ** 30 ? inMemory : tmpdir();
+}
 
 const missing = longOnly.filter((file) => !existsSync(new URL(file, import.meta.url)));
 if (missing.length > 0) throw new Error(`test/long-only.json names files that do not exist: ${missing.join(', ')}`);
@@ -31,6 +44,7 @@ export default defineConfig({
     hookTimeout: 240_000,
     expect: { poll: { timeout: 120_000 } },
     exclude,
+    sequence: { sequencer: SlowFilesFirst },
     projects: [
       {
         extends: true,
@@ -61,6 +75,9 @@ export default defineConfig({
           // At short nothing of it needs PostgreSQL.
           globalSetup: isLong ? ['test/fixtures/postgres-setup.ts'] : [],
           maxWorkers: 4,
+          env: { TMPDIR: quickFolder() },
+          // They hold no state: one process for all files of a worker imports each module once.
+          isolate: false,
         },
       },
       {

@@ -6,14 +6,19 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { enableCompileCache } from 'node:module';
 import { homedir, hostname } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { ApiError, makeClient } from '../src/contract/client.ts';
 import type { InstanceObject } from '../src/contract/instance.ts';
 import { Unready, runCommand, say } from './lib/run.mjs';
+
+// Must run before large modules load, as in `src/main/berth.ts`.
+enableCompileCache();
+
+const { ApiError, makeClient } = await import('../src/contract/client.ts');
 
 const POLL_MS = 300;
 const HOUR_MS = 3_600_000;
@@ -127,7 +132,8 @@ async function moneyLine(client: Client): Promise<string> {
   const { available, burnRate, lastsUntilUnixMs } = await client.forecast({});
   if (lastsUntilUnixMs === null) return `nothing is charged now; the account has $${available.toFixed(2)}`;
   const hours = Math.floor((lastsUntilUnixMs - Date.now()) / HOUR_MS);
-  const span = hours < 48 ? `${hours} hours` : `${Math.floor(hours / 24)} days`;
+  const days = Math.floor(hours / 24);
+  const span = hours < 48 ? `${hours} hours` : days < 1_000 ? `${days} days` : 'for years';
   return `$${burnRate} an hour for what runs now; the $${available.toFixed(2)} of the account last ${span}`;
 }
 

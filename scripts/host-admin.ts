@@ -1,9 +1,15 @@
 /** Lists accounts, or replaces a password, of the installation of BERTH_DATA. */
+import { enableCompileCache } from 'node:module';
 import { Refusal } from '../src/domain/refusal.ts';
 import { errorText } from '../src/domain/unknown-error.ts';
-import { readConfig } from '../src/main/config.ts';
-import { withHostCommands, type HostCommands } from '../src/main/host-commands.ts';
+import type { HostCommands } from '../src/main/host-commands.ts';
 import { runCommand, say, Unready } from './lib/run.mjs';
+
+// Must run before large modules load, as in `src/main/berth.ts`.
+enableCompileCache();
+
+const { readConfig } = await import('../src/main/config.ts');
+const { withHostCommands } = await import('../src/main/host-commands.ts');
 
 const [verb, name, ...more] = process.argv.slice(2);
 

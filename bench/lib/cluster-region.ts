@@ -13,7 +13,7 @@ const PRICE = 0.001;
 
 interface ClusterRegion {
   cluster: Cluster;
-  engine?: Partial<Omit<KubernetesEngineSettings, 'kind'>>;
+  engine?: Partial<KubernetesEngineSettings>;
   size: { cpuCores: number; memoryGB: number };
 }
 

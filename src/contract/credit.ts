@@ -38,10 +38,12 @@ const scope = request(
 
 export const creditRequest = request('CreditAccountRequest', {
   username: holder,
-  amount: dollars
-    .refine((amount) => amount > 0 && isMicros(amount), {
+  amount: z
+    .number()
+    .refine((amount) => amount > 0 && amount <= MAX_CREDIT_DOLLARS && isMicros(amount), {
       error: `must be more than 0 and at most ${MAX_CREDIT_DOLLARS} dollars, with at most 6 decimals`,
     })
+    .meta({ exclusiveMinimum: 0, maximum: MAX_CREDIT_DOLLARS })
     .describe('Dollars'),
   kind: z.enum(creditKinds).describe('`voucher` and `credit` are spent before `cash`'),
   expiresAt: wholeNumber(0, LAST_DATE)

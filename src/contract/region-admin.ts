@@ -39,7 +39,12 @@ const simulatedEngine = named(
 const kubernetesName = z
   .string()
   .regex(/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/, { error: 'must be a name of Kubernetes, such as fast-ssd' });
-const range = z.string().max(50).describe('CIDR range');
+const ranges = z.union([z.cidrv4(), z.cidrv6()]);
+const range = z
+  .string()
+  .max(50)
+  .refine((text) => ranges.safeParse(text).success, { error: 'must be a range such as 10.98.0.0/16' })
+  .describe('CIDR range');
 const labelKey = z.string().min(1).max(317);
 const labelText = z.string().max(63);
 const kubernetesEngine = named(

@@ -135,7 +135,7 @@ function startLoops(foundation: Foundation): ReconcileLoop[] {
 }
 
 function instanceReconciler(foundation: Foundation) {
-  const semaphores = new Map<RegionDrivers, Semaphore>();
+  const semaphores = new WeakMap<RegionDrivers, Semaphore>();
   return makeInstanceReconciler({
     ...foundation,
     credentialsFor: foundation.registries.credentialsFor,

@@ -2,6 +2,7 @@
 import { PassThrough, Writable, type Duplex, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { drained } from '../async/abort.ts';
 import { EngineFault } from '../domain/engine-fault.ts';
 import type { DockerClient } from './docker-client.ts';
 import { faultOf } from './faults.ts';
@@ -99,12 +100,3 @@ class Command implements HelperCommand {
     }
   }
 }
-
-const drained = (stream: PassThrough): Promise<void> =>
-  new Promise((resolve) => {
-    const done = (): void => {
-      stream.off('drain', done).off('close', done);
-      resolve();
-    };
-    stream.on('drain', done).on('close', done);
-  });

@@ -8,7 +8,6 @@ export interface ClusterPeer {
 }
 
 export interface KubernetesEngineSettings {
-  kind: 'kubernetes';
   /**
    * `token`: the secret is a bearer token for `apiUrl`. `kubeconfig`: the secret is the text of the
    * file. `inCluster`: the service account of the Pod that Berth runs in.
@@ -60,8 +59,8 @@ export interface KubernetesEngineSettings {
   /** Image of a Docker daemon that runs privileged beside an instance; absent: no Docker inside. */
   privilegedDocker?: { image: string } | undefined;
   /**
-   * Image with a shell and `node`, version 22 or newer, such as Berth's own: runs beside instances
-   * whose network Berth joins, as for ssh. Absent: no ssh for images without sshd.
+   * Image with a shell and `node`, version 22 or newer, such as `node:24-slim`: runs beside
+   * instances whose network Berth joins, as for ssh. Absent: no ssh for images without sshd.
    */
   networkImage?: string | undefined;
 }

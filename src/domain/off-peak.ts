@@ -117,8 +117,11 @@ const isInSpan = (spans: readonly Span[], minute: number): boolean =>
   spans.some(({ from, to }) => [minute, minute + WEEK].some((at) => from <= at && at < to));
 
 /** Whether a moment is in a window, by the wall time of the zone. */
-export const isOffPeak = (offPeak: OffPeak, atMs: number): boolean =>
-  isInSpan(spansOf(offPeak), minuteOfWeek(wallMsOf(offPeak.timeZone, atMs)));
+export function isOffPeak(offPeak: OffPeak, atMs: number): boolean {
+  const known = knownWindow(offPeak, atMs);
+  if (known) return known.opensAtMs <= atMs;
+  return isInSpan(spansOf(offPeak), minuteOfWeek(wallMsOf(offPeak.timeZone, atMs)));
+}
 
 /** An open window: the windows that touch are one. */
 export interface OpenSpan {
@@ -130,8 +133,27 @@ export interface OpenSpan {
 /** A window that a change to summer time skips leaves up to two weeks between two windows. */
 const SEARCH_WEEKS = 4;
 
+/** Last answers of `nextWindow`, which hold until the window opens or closes. */
+const lastWindows = new WeakMap<OffPeak, { window: OpenSpan; fromMs: number; untilMs: number }>();
+
+function knownWindow(offPeak: OffPeak, atMs: number): OpenSpan | undefined {
+  const known = lastWindows.get(offPeak);
+  return known && known.fromMs <= atMs && atMs < known.untilMs ? known.window : undefined;
+}
+
 /** The window that is open at a moment, or else the next one; null: there are no windows. */
 export function nextWindow(offPeak: OffPeak, atMs: number): OpenSpan | null {
+  const known = knownWindow(offPeak, atMs);
+  if (known) return known;
+  const window = findWindow(offPeak, atMs);
+  if (window && window.closesAtMs !== null) {
+    const untilMs = window.opensAtMs <= atMs ? window.closesAtMs : window.opensAtMs;
+    lastWindows.set(offPeak, { window, fromMs: atMs, untilMs });
+  }
+  return window;
+}
+
+function findWindow(offPeak: OffPeak, atMs: number): OpenSpan | null {
   const spans = spansOf(offPeak);
   if (spans.length === 0) return null;
   // Spans do not overlap.

@@ -33,6 +33,7 @@ export type InstanceObservation =
       startedAtMs: number;
       docker?: 'running' | 'stopped';
       disruption?: Disruption;
+      reserved?: true;
       /** Absent: not asked. */
       answers?: boolean;
     };
@@ -70,6 +71,8 @@ export interface PermanentFailure {
 
 /** A run at least this long resets the count of attempts. */
 const STABLE_MS = 10 * 60_000;
+/** A failed start keeps its container, and so its console, though that takes resources. */
+export const FAILED_CONSOLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
@@ -109,10 +112,14 @@ function planKnown(instance: Instance, observation: KnownObservation, nowMs: num
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (observation.kind === 'present' && isStillRunning(observation)) return planHalt(instance, nowMs, limits);
+  const isReserved = observation.kind === 'present' && observation.reserved === true;
   // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
-  if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
+  const isFailed = hasFailed(observed.status) && !wasArchiving;
+  if (isFailed && !isReserved) return { do: 'rest' };
+  const consoleMs = isFailed ? observed.stoppedAtMs + FAILED_CONSOLE_MS - nowMs : 0;
+  if (isReserved) return consoleMs > 0 ? { do: 'rest', afterMs: consoleMs } : planHalt(instance, nowMs, limits);
   const reason = stopReason(instance);
   const given = reason === 'OperatorStop' ? ` Reason: ${instance.operation.reason ?? 'none given'}` : '';
   const text = diagnoses[reason] + given;

@@ -47,7 +47,7 @@ export interface PoolOfClaims {
 export interface RegionSettings {
   /** One engine. */
   simulated?: SimulatedEngineSettings | undefined;
-  kubernetes?: Omit<KubernetesEngineSettings, 'kind'> | undefined;
+  kubernetes?: KubernetesEngineSettings | undefined;
   docker?: DockerEngineSettings | undefined;
   /** `default` among them. */
   pools: PoolSettings[];

@@ -107,6 +107,8 @@ export interface EngineSpec {
   /** `<instanceId>-0` (docs/interface.md, decisions). */
   hostname: string;
   imageRef: string;
+  /** Login of the image's registry, for engines whose hosts pull the image themselves. */
+  imageCredentials?: RegistryCredentials | undefined;
   cpuMilli: number;
   memoryMiB: number;
   pidsLimit: number;
@@ -164,6 +166,8 @@ export type Observation =
       docker?: 'running' | 'stopped';
       /** The engine ends the run, or ended it, without Berth. Absent: it does not. */
       disruption?: Disruption;
+      /** Not running, and still takes the resources of its size, until `halt`. */
+      reserved?: true;
     };
 
 /** Engine object that carries this installation's label. */
@@ -367,6 +371,9 @@ export interface Engine {
   readonly dockerImageRef?: string | undefined;
 
   probe(signal: AbortSignal): Promise<Probe>;
+
+  /** Throws what a new region lacks beside an engine that answers; absent: nothing can be. */
+  check?(signal: AbortSignal): Promise<void>;
 
   /** Lists every object with this installation's label, in any state. Throws if incomplete. */
   listOwned(signal: AbortSignal): Promise<OwnedObject[]>;

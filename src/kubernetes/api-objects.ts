@@ -8,10 +8,9 @@ import type {
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
-  V1PriorityClass,
   V1ResourceQuota,
   V1Secret,
-  V1SelfSubjectAccessReview,
+  V1SelfSubjectRulesReview,
   V1Service,
   V1StatefulSet,
   V1Status,
@@ -51,8 +50,7 @@ export type ResourceQuota = Wire<V1ResourceQuota>;
 export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
 export type StorageClass = Wire<V1StorageClass>;
-export type PriorityClass = Wire<V1PriorityClass>;
-export type AccessReview = Wire<V1SelfSubjectAccessReview>;
+export type RulesReview = Wire<V1SelfSubjectRulesReview>;
 
 /** Custom resource of the snapshot controller. */
 export interface VolumeSnapshot extends ApiObject {

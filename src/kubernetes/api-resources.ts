@@ -1,6 +1,5 @@
 /** Resources that Berth uses, each with its place in the API. */
 import type {
-  AccessReview,
   ApiObject,
   ClusterEvent,
   Namespace,
@@ -10,8 +9,8 @@ import type {
   PersistentVolumeClaim,
   Pod,
   PodMetrics,
-  PriorityClass,
   ResourceQuota,
+  RulesReview,
   Secret,
   Service,
   StatefulSet,
@@ -50,7 +49,6 @@ export const resources = {
   statefulSets: define<StatefulSet>('apps/v1', 'StatefulSet', 'statefulsets'),
   networkPolicies: define<NetworkPolicy>('networking.k8s.io/v1', 'NetworkPolicy', 'networkpolicies'),
   storageClasses: define<StorageClass>('storage.k8s.io/v1', 'StorageClass', 'storageclasses', false),
-  priorityClasses: define<PriorityClass>('scheduling.k8s.io/v1', 'PriorityClass', 'priorityclasses', false),
   snapshots: define<VolumeSnapshot>('snapshot.storage.k8s.io/v1', 'VolumeSnapshot', 'volumesnapshots'),
   snapshotClasses: define<VolumeSnapshotClass>(
     'snapshot.storage.k8s.io/v1',
@@ -59,10 +57,10 @@ export const resources = {
     false,
   ),
   podMetrics: define<PodMetrics>('metrics.k8s.io/v1beta1', 'PodMetrics', 'pods'),
-  accessReviews: define<AccessReview>(
+  rulesReviews: define<RulesReview>(
     'authorization.k8s.io/v1',
-    'SelfSubjectAccessReview',
-    'selfsubjectaccessreviews',
+    'SelfSubjectRulesReview',
+    'selfsubjectrulesreviews',
     false,
   ),
 } as const;

@@ -107,6 +107,7 @@ function attach(
       if (isBinary && bytes.length > 0) receiver?.onMessage(bytes[0] ?? 0, bytes.subarray(1));
     });
     socket.on('close', (code) => {
+      leave();
       leaveStopping();
       const isOrderly = failed === undefined && (code === 1000 || code === 1005);
       const error = isOrderly ? undefined : (failed ?? errorOfConnection(new Error(`closed with ${code}`), server));

@@ -3,7 +3,6 @@
  * and builds proxies; it is loaded with the first region that uses it (90 MB).
  */
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
 import type { KubeConfig } from '@kubernetes/client-node';
@@ -17,7 +16,7 @@ export type ClusterCredentials =
       ca?: string | undefined;
       token: string;
     }
-  | { kind: 'kubeconfig'; text: string; context?: string | undefined }
+  | { kind: 'kubeconfig'; text: string }
   /** Service account of the Pod that Berth runs in. */
   | { kind: 'inCluster' };
 
@@ -38,9 +37,6 @@ export interface ConnectionOptions {
 
 export interface ClusterConnection {
   server: URL;
-  /** Namespace of the credentials, if they name one. */
-  namespace: string | undefined;
-  inCluster: boolean;
   /** Headers, certificates and agent of the next request. */
   options(): Promise<ConnectionOptions>;
   stop(): void;
@@ -70,12 +66,8 @@ export async function connectCluster(credentials: ClusterCredentials): Promise<C
   const server = new URL(cluster.server);
   const agent = server.protocol === 'https:' ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
   const usesProxy = cluster.proxyUrl !== undefined && cluster.proxyUrl !== '';
-  const context = config.getContextObject(config.getCurrentContext());
-  const inCluster = credentials.kind === 'inCluster';
   return {
     server,
-    namespace: context?.namespace ?? (inCluster ? await ownNamespace() : undefined),
-    inCluster,
     async options() {
       const options: RequestOptions = {};
       await config.applyToHTTPSOptions(options);
@@ -100,12 +92,6 @@ export async function connectCluster(credentials: ClusterCredentials): Promise<C
   };
 }
 
-const ownNamespace = (): Promise<string | undefined> =>
-  readFile(`${SERVICE_ACCOUNT}/namespace`, 'utf8').then(
-    (text) => text.trim(),
-    () => undefined,
-  );
-
 function useToken(config: KubeConfig, { apiUrl, ca, token }: Extract<ClusterCredentials, { kind: 'token' }>): void {
   if (!URL.canParse(apiUrl) || !/^https?:$/.test(new URL(apiUrl).protocol))
     throw new Error(`"${apiUrl}" is not the address of an API server; use https://host:6443`);
@@ -117,11 +103,13 @@ function useToken(config: KubeConfig, { apiUrl, ca, token }: Extract<ClusterCred
   );
 }
 
+const NAMES_TOKEN_FILE = 'the kubeconfig names a file with its token; write the token itself into it ("token")';
+const TOKEN_FILE = /\btoken-?file["']?\s*:/i;
+
 /** Refuses programs and files of this machine: the text comes from the API, not from its owner. */
-function useKubeconfig(
-  config: KubeConfig,
-  { text, context }: Extract<ClusterCredentials, { kind: 'kubeconfig' }>,
-): void {
+function useKubeconfig(config: KubeConfig, { text }: Extract<ClusterCredentials, { kind: 'kubeconfig' }>): void {
+  // The library reads the file while it parses.
+  if (TOKEN_FILE.test(text)) throw new Error(NAMES_TOKEN_FILE);
   try {
     config.loadFromString(text);
   } catch (error) {
@@ -129,15 +117,16 @@ function useKubeconfig(
       cause: error,
     });
   }
-  if (context !== undefined) config.setCurrentContext(context);
   const user = config.getCurrentUser();
   const cluster = config.getCurrentCluster();
   if (user === null || cluster === null) {
     const names = config.getContexts().map(({ name }) => name);
     throw new Error(
-      `the kubeconfig has no context "${context ?? config.getCurrentContext()}"; it has ${names.join(', ') || 'none'}`,
+      `the kubeconfig has no context "${config.getCurrentContext()}"; it has ${names.join(', ') || 'none'}`,
     );
   }
+  // YAML can write the name of the field in other ways.
+  if (user.token !== undefined && !text.includes(user.token)) throw new Error(NAMES_TOKEN_FILE);
   if (user.exec !== undefined || user.authProvider !== undefined)
     throw new Error(
       'the kubeconfig runs a program to log in, which a server has not; use a token of a service account, or a certificate',

@@ -113,7 +113,7 @@ class SharedWatch {
     });
   }
 
-  #tell(hint: Hint<ApiObject>): void {
+  #publish(hint: Hint<ApiObject>): void {
     for (const { onHint } of this.#subscribers) onHint(hint);
   }
 
@@ -159,15 +159,16 @@ class SharedWatch {
       for (const object of items) {
         const name = object.metadata?.name;
         if (name === undefined || object.metadata === undefined) continue;
-        present.set(name, keptOf(object.metadata));
+        present.set(name, retainedOf(object.metadata));
         if (before.get(name)?.resourceVersion !== object.metadata.resourceVersion) changed.push(object);
       }
       token = metadata?.continue === '' ? undefined : metadata?.continue;
       version = metadata?.resourceVersion ?? version;
     } while (token !== undefined);
     this.#known = present;
-    for (const object of changed) this.#tell({ object, isGone: false });
-    for (const [name, metadata] of before) if (!present.has(name)) this.#tell({ object: { metadata }, isGone: true });
+    for (const object of changed) this.#publish({ object, isGone: false });
+    for (const [name, metadata] of before)
+      if (!present.has(name)) this.#publish({ object: { metadata }, isGone: true });
     return version;
   }
 
@@ -207,13 +208,13 @@ class SharedWatch {
     if (type === 'BOOKMARK' || metadata?.name === undefined) return;
     const isGone = type === 'DELETED';
     if (isGone) this.#known.delete(metadata.name);
-    else this.#known.set(metadata.name, keptOf(metadata));
-    this.#tell({ object, isGone });
+    else this.#known.set(metadata.name, retainedOf(metadata));
+    this.#publish({ object, isGone });
   }
 }
 
 /** Members that a hint of a later list needs; the rest of the object is not retained. */
-const keptOf = ({ name, labels, uid, resourceVersion }: ObjectMeta): ObjectMeta => ({
+const retainedOf = ({ name, labels, uid, resourceVersion }: ObjectMeta): ObjectMeta => ({
   ...(name === undefined ? {} : { name }),
   ...(labels === undefined ? {} : { labels }),
   ...(uid === undefined ? {} : { uid }),

@@ -26,24 +26,23 @@ export interface ListOptions {
 }
 
 export interface RemoveOptions {
-  /** Removes only this object, or this version of it: `conflict` otherwise. */
+  /** Removes only this object: `conflict` otherwise. */
   uid?: string | undefined;
-  resourceVersion?: string | undefined;
-  /** `Foreground` keeps the object until its dependents are gone. Default: `Background`. */
-  propagation?: 'Background' | 'Foreground' | 'Orphan';
   graceSeconds?: number | undefined;
 }
 
 export interface Cluster {
   readonly namespace: string;
-  readonly inCluster: boolean;
-  /** Host and port of the API server. */
-  readonly server: string;
   /** Null: absent. */
   get<T extends ApiObject>(resource: Resource<T>, name: string, signal: AbortSignal): Promise<T | null>;
   list<T extends ApiObject>(resource: Resource<T>, signal: AbortSignal, options?: ListOptions): Promise<T[]>;
-  /** Failure `exists`: an object has the name. */
-  create<T extends ApiObject>(resource: Resource<T>, object: T, signal: AbortSignal): Promise<T>;
+  /** Failure `exists`: an object has the name. `dryRun`: only asks whether the server would. */
+  create<T extends ApiObject>(
+    resource: Resource<T>,
+    object: T,
+    signal: AbortSignal,
+    options?: { dryRun: boolean },
+  ): Promise<T>;
   /**
    * Server-side apply: sets the fields of `object` and removes those that Berth set before. With
    * `uid` or `resourceVersion` in the metadata the object must still be that one: `conflict`.
@@ -75,13 +74,11 @@ export interface Cluster {
 
 export interface ClusterOptions {
   credentials: ClusterCredentials;
-  /** Default: that of the credentials, else `default`. */
-  namespace?: string | undefined;
+  namespace: string;
 }
 
 export async function openCluster({ credentials, namespace }: ClusterOptions): Promise<Cluster> {
-  const connection = await connectCluster(credentials);
-  return makeCluster(connection, namespace ?? connection.namespace ?? 'default');
+  return makeCluster(await connectCluster(credentials), namespace);
 }
 
 export function makeCluster(connection: ClusterConnection, namespace: string): Cluster {
@@ -113,8 +110,6 @@ export function makeCluster(connection: ClusterConnection, namespace: string): C
 
   return {
     namespace,
-    inCluster: connection.inCluster,
-    server: connection.server.host,
     pathOf: within,
     async get<T extends ApiObject>(resource: Resource<T>, name: string, signal: AbortSignal) {
       try {
@@ -133,11 +128,11 @@ export function makeCluster(connection: ClusterConnection, namespace: string): C
         }
       }
     },
-    create: (resource, object, signal) =>
+    create: (resource, object, signal, { dryRun } = { dryRun: false }) =>
       call({
         method: 'POST',
         path: within(resource),
-        query: { fieldManager: FIELD_MANAGER },
+        query: { fieldManager: FIELD_MANAGER, dryRun: dryRun ? 'All' : undefined },
         body: { apiVersion: resource.apiVersion, kind: resource.kind, ...object },
         signal,
       }),
@@ -159,13 +154,13 @@ export function makeCluster(connection: ClusterConnection, namespace: string): C
         contentType: 'application/merge-patch+json',
         signal,
       }),
-    async remove(resource, name, signal, { uid, resourceVersion, propagation = 'Background', graceSeconds } = {}) {
+    async remove(resource, name, signal, { uid, graceSeconds } = {}) {
       const body = {
         apiVersion: 'v1',
         kind: 'DeleteOptions',
-        propagationPolicy: propagation,
+        propagationPolicy: 'Background',
         gracePeriodSeconds: graceSeconds,
-        preconditions: { uid, resourceVersion },
+        preconditions: { uid },
       };
       try {
         await call({ method: 'DELETE', path: within(resource, name), body, signal });

@@ -1,15 +1,20 @@
 /** `npm run audit`: verifies or exports the audit log of a data folder, beside a server or not. */
+import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { makeAuditChain } from '../control/audit/chain.ts';
-import { verifyAudit } from '../control/audit/verify.ts';
 import { errorText } from '../domain/unknown-error.ts';
-import { openToRead } from '../store/open-to-read.ts';
-import { auditAfter, auditAnchor, subjectsOfRow } from '../store/tables/audit.ts';
 import type { Db } from '../store/store.ts';
-import { auditHeadFile } from './audit-head-file.ts';
-import { readConfig } from './config.ts';
-import { readStored } from './secret-files.ts';
+
+// Must run before large modules load, as in `berth.ts`.
+enableCompileCache();
+
+const { makeAuditChain } = await import('../control/audit/chain.ts');
+const { verifyAudit } = await import('../control/audit/verify.ts');
+const { openToRead } = await import('../store/open-to-read.ts');
+const { auditAfter, auditAnchor, subjectsOfRow } = await import('../store/tables/audit.ts');
+const { auditHeadFile } = await import('./audit-head-file.ts');
+const { readConfig } = await import('./config.ts');
+const { readStored } = await import('./secret-files.ts');
 
 const PAGE = 1_000;
 

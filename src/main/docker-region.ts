@@ -29,6 +29,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
   const client = makeDockerClient(endpoint);
   const engine = makeDockerEngine({
     endpoint,
+    client,
     installation,
     stateFolder: null,
     helperImage,
@@ -40,13 +41,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
   });
   const ensureImage = (ref: string, signal: AbortSignal): Promise<void> => engine.ensureImage(ref, () => {}, signal);
   return {
-    engine: {
-      ...engine,
-      async stop() {
-        await engine.stop();
-        client.stop();
-      },
-    },
+    engine,
     pools: region.pools.map((pool): PoolDrivers => {
       const at = { installation, pool: pool.name, sizeGB: pool.sizeGB };
       return { ...region.rulesOf(pool), storage: makeVolumeStorage({ client, ...at, helperImage, ensureImage }) };

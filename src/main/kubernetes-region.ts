@@ -31,13 +31,7 @@ export async function kubernetesDrivers({
   const engine = makeKubernetesEngine({ cluster, installation, settings, log });
   const lists = makeClaimLists(cluster, installation);
   return {
-    engine: {
-      ...engine,
-      async stop() {
-        await engine.stop();
-        cluster.stop();
-      },
-    },
+    engine,
     pools: pools.map((pool): PoolDrivers => {
       const { claims, sizeGB, name } = pool;
       if (claims === undefined) throw new Error(`the pool ${name} has no "claims"`);
@@ -51,6 +45,7 @@ export async function kubernetesDrivers({
           pool: name,
           sizeGB,
           dockerInside,
+          placement: settings,
           ...claims,
         }),
       };

@@ -120,14 +120,7 @@ async function enginesAndPools(
     return dockerDrivers({ installation, settings: docker, pools, rulesOf, secret, buildImageFor, linkLocal, log });
   }
   if (!kubernetes) throw new Error('the settings of the region have no engine');
-  return kubernetesDrivers({
-    installation,
-    settings: { kind: 'kubernetes', ...kubernetes },
-    pools,
-    rulesOf,
-    secret,
-    log,
-  });
+  return kubernetesDrivers({ installation, settings: kubernetes, pools, rulesOf, secret, log });
 }
 
 async function simulatedDrivers(

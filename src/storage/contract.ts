@@ -57,6 +57,9 @@ export class StorageFault extends Error {
   }
 }
 
+export const diskNotFound = ({ kind, id }: DiskId, cause?: unknown): StorageFault =>
+  new StorageFault('notFound', `the ${kind} disk ${id} does not exist`, cause);
+
 /** Disk to create or grow. Blocks of a promised disk are allocated at once in a thick pool. */
 export interface DiskToMake extends DiskId {
   promisedGB?: number | undefined;

@@ -26,17 +26,36 @@ export function nameOf(value: unknown): string | undefined {
   return value.type === 'Literal' && typeof value['value'] === 'string' ? value['value'] : undefined;
 }
 
+interface Visit {
+  node: Node;
+  isReference: boolean;
+}
+
+/** Rules walk the same files one after the other. */
+const visitsOf = new WeakMap<Node, readonly Visit[]>();
+
 /**
- * Yields every node, outermost first. `isReference`: the identifier is a value, not the name of a
+ * Returns every node, outermost first. `isReference`: the identifier is a value, not the name of a
  * member, key or type; `performance.now()` is a reference, `row.performance` and `{ performance: 1
  * }` are not.
  */
-export function* walk(node: Node, isReference = true): Generator<{ node: Node; isReference: boolean }> {
-  yield { node, isReference };
-  for (const [member, value] of Object.entries(node)) {
-    const below = Array.isArray(value) ? value.filter(isNode) : isNode(value) ? [value] : [];
-    for (const child of below) yield* walk(child, isReference && standsForValue(node, member));
-  }
+export function walk(root: Node): readonly Visit[] {
+  const known = visitsOf.get(root);
+  if (known) return known;
+  const visits: Visit[] = [];
+  const visit = (node: Node, isReference: boolean): void => {
+    visits.push({ node, isReference });
+    for (const [member, value] of Object.entries(node)) {
+      if (value === null || typeof value !== 'object') continue;
+      const isBelow = isReference && standsForValue(node, member);
+      if (!Array.isArray(value)) {
+        if (isNode(value)) visit(value, isBelow);
+      } else for (const child of value) if (isNode(child)) visit(child, isBelow);
+    }
+  };
+  visit(root, true);
+  visitsOf.set(root, visits);
+  return visits;
 }
 
 function standsForValue(parent: Node, member: string): boolean {

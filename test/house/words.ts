@@ -118,7 +118,7 @@ const titled: ReadonlySet<string> = new Set([
 /** A test title states its promise: no relative opening, no private word. */
 export const titlesStateAPromise: Rule = (file) => {
   if (!file.path.startsWith('test/')) return [];
-  return [...walk(file.program)].flatMap(({ node }) => {
+  return walk(file.program).flatMap(({ node }) => {
     if (node.type !== 'CallExpression' || !isNode(node['callee'])) return [];
     const first: unknown = Array.isArray(node['arguments']) ? node['arguments'][0] : undefined;
     if (!isNode(first) || !titled.has(rootName(node['callee']) ?? '')) return [];

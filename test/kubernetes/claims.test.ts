@@ -19,7 +19,7 @@ beforeAll(async () => {
   machine = await startCluster({ addons: ['storage'] });
   await machine.importImage(await busyboxArchive(image, applets));
   const { apiUrl, ca, token } = machine;
-  cluster = await openCluster({ credentials: { kind: 'token', apiUrl, ca, token } });
+  cluster = await openCluster({ credentials: { kind: 'token', apiUrl, ca, token }, namespace: 'default' });
 });
 
 afterAll(async () => {
@@ -259,7 +259,7 @@ describe('a limit of the cluster', () => {
 
   test('makes disks unknown while the cluster does not answer, and verbs repeatable', async () => {
     const credentials = { kind: 'token', apiUrl: 'https://127.0.0.1:1', ca: machine.ca, token: 'none' } as const;
-    const away = await openCluster({ credentials });
+    const away = await openCluster({ credentials, namespace: 'default' });
     onTestFinished(() => away.stop());
     const storage = makeClaimStorage({ ...makeClaimFixture(cluster).options, cluster: away });
     expect(await storage.observe(volume())).toMatchObject({

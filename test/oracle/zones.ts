@@ -27,14 +27,30 @@ export function lengthOfMonth(year: number, month: number): number {
   return [4, 6, 9, 11].includes(month) ? 30 : 31;
 }
 
-/** Counts the days from 1970-01-01, year by year and month by month. */
-export function dayNumber({ year, month, day }: Civil): number {
+/** Counts once for each year: lives ask about few years, thousands of times. */
+function onceAYear<Result>(count: (year: number) => Result): (year: number) => Result {
+  const counted = new Map<number, Result>();
+  return (year) => {
+    const known = counted.get(year);
+    if (known !== undefined) return known;
+    const result = count(year);
+    counted.set(year, result);
+    return result;
+  };
+}
+
+/** Day number of the first of each month. */
+const firstsOf = onceAYear((year) => {
   let days = 0;
   for (let each = 1970; each < year; each++) days += isLeap(each) ? 366 : 365;
   for (let each = year; each < 1970; each++) days -= isLeap(each) ? 366 : 365;
-  for (let each = 1; each < month; each++) days += lengthOfMonth(year, each);
-  return days + day - 1;
-}
+  const firsts = [days];
+  for (let month = 1; month < 12; month++) firsts.push((days += lengthOfMonth(year, month)));
+  return firsts;
+});
+
+/** Counts the days from 1970-01-01, year by year and month by month. */
+export const dayNumber = ({ year, month, day }: Civil): number => (firstsOf(year)[month - 1] ?? NaN) + day - 1;
 
 export function civilOf(dayCount: number): Civil {
   let year = 1970 + Math.floor(dayCount / 366);
@@ -118,23 +134,31 @@ function momentOf(year: number, change: Change): number {
   return day * DAY + change.utcMinute * MINUTE;
 }
 
+const changesByZone = new Map<Zone, (year: number) => [begins: number, ends: number] | []>();
+
+/** Begin and end of summer time. */
+function summerOf(zone: Zone, year: number): [begins: number, ends: number] | [] {
+  const { summer }: ZoneRule = zoneRules[zone];
+  const changes =
+    changesByZone.get(zone) ??
+    onceAYear((of) => (summer === undefined ? [] : [momentOf(of, summer.begins), momentOf(of, summer.ends)]));
+  changesByZone.set(zone, changes);
+  return changes(year);
+}
+
 /** Milliseconds east of UTC at the instant. */
 export function offsetAt(zone: Zone, ms: number): number {
   const rule: ZoneRule = zoneRules[zone];
   const standard = rule.standard * MINUTE;
-  if (rule.summer === undefined) return standard;
   const { year } = civilOf(Math.floor((ms + standard) / DAY));
-  const begins = momentOf(year, rule.summer.begins);
-  const ends = momentOf(year, rule.summer.ends);
+  const [begins, ends] = summerOf(zone, year);
+  if (begins === undefined || ends === undefined) return standard;
   const isSummer = begins < ends ? ms >= begins && ms < ends : ms >= begins || ms < ends;
   return standard + (isSummer ? rule.saving * MINUTE : 0);
 }
 
 /** Instants of the year at which the offset changes. */
-export function changesOf(zone: Zone, year: number): number[] {
-  const rule: ZoneRule = zoneRules[zone];
-  return rule.summer === undefined ? [] : [momentOf(year, rule.summer.begins), momentOf(year, rule.summer.ends)];
-}
+export const changesOf = (zone: Zone, year: number): number[] => summerOf(zone, year);
 
 export function wallOf(zone: Zone, ms: number): Wall {
   const local = ms + offsetAt(zone, ms);

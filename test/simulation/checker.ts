@@ -83,7 +83,7 @@ export class Checker {
   readonly #seq = new Map<string, number>();
   readonly dirty = new Set<string>();
   readonly #books = new Books();
-  readonly #money = new MoneyBooks();
+  readonly money = new MoneyBooks();
   readonly #times: () => SeenTimes;
   /** Statuses in the open transaction, and at the last commit. */
   #statuses = new Map<string, InstanceStatus>();
@@ -191,8 +191,20 @@ export class Checker {
     ];
   }
 
-  /** Without a date, after a restart, nothing is compared with a commit before. */
+  /**
+   * Without a date, after a restart, nothing is compared with a commit before. One transaction:
+   * each statement of its own would lock the file twice.
+   */
   #read(dates: Dates | null = null): string[] {
+    this.#database?.exec('begin');
+    try {
+      return this.#compare(dates);
+    } finally {
+      this.#database?.exec('commit');
+    }
+  }
+
+  #compare(dates: Dates | null): string[] {
     const { dirty } = this;
     const wrong: string[] = [];
     const before = {
@@ -255,7 +267,7 @@ export class Checker {
     const resources = { instances: this.instances, volumes: this.volumes, snapshots: this.snapshots };
     wrong.push(...this.#books.wrong((sql, ...given) => this.rows(sql, ...given), dirty, resources, this.#times()));
     const change = { ...this.#times(), dirty, before: before.instances, after: this.instances };
-    wrong.push(...this.#money.wrong((sql, ...given) => this.rows(sql, ...given), { ...change, dates }));
+    wrong.push(...this.money.wrong((sql, ...given) => this.rows(sql, ...given), { ...change, dates }));
     dirty.clear();
     return wrong;
   }

@@ -37,7 +37,7 @@ interface Windows {
 const minuteOf = (time: string): number => Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
 
 /** The off-peak windows of each region. */
-export const readWindows = (rows: Rows): Map<string, Windows | null> =>
+const readWindows = (rows: Rows): Map<string, Windows | null> =>
   new Map(
     rows<{ id: string; offPeak: string | null }>('select id, offPeak from region').map(({ id, offPeak }) => [
       id,
@@ -62,7 +62,7 @@ export function available({ balanceMicros, overdraftMicros, grants }: Money, dat
   return open.reduce((sum, { leftMicros }) => sum + leftMicros, cash);
 }
 
-export function readMoney(rows: Rows): Map<string, Money> {
+function readMoney(rows: Rows): Map<string, Money> {
   const grants = rows<{ accountId: string; leftMicros: number; expiresAtMs: number | null }>(
     'select accountId, leftMicros, expiresAtMs from creditGrant where leftMicros > 0',
   );
@@ -72,7 +72,7 @@ export function readMoney(rows: Rows): Map<string, Money> {
   );
 }
 
-export const readEnds = (rows: Rows): Map<string, number | null> =>
+const readEnds = (rows: Rows): Map<string, number | null> =>
   new Map(
     rows<{ instanceId: string; endsAtMs: number | null }>('select instanceId, endsAtMs from paidTime').map(
       ({ instanceId, endsAtMs }) => [instanceId, endsAtMs],
@@ -95,6 +95,19 @@ export class MoneyBooks {
   /** End of the paid time by instance. */
   #ends = new Map<string, number | null>();
   #lastEvent = 0;
+
+  /** Money of each account, as of the last commit. */
+  get accounts(): ReadonlyMap<string, Money> {
+    return this.#money;
+  }
+
+  get windows(): ReadonlyMap<string, Windows | null> {
+    return this.#windows;
+  }
+
+  get ends(): ReadonlyMap<string, number | null> {
+    return this.#ends;
+  }
 
   wrong(rows: Rows, { dirty, before, after, nowMs, dates, spotGraceMs }: Change): string[] {
     if (dirty.has('instanceType')) this.#readPrices(rows, nowMs);

@@ -1,6 +1,6 @@
 /** Looks every few seconds for what should have been stopped, and moves the date to edges. */
 import { nextEdge } from '../oracle/off-peak-hours.ts';
-import { available, isOpen, readEnds, readMoney, readWindows } from './money-books.ts';
+import { available, isOpen } from './money-books.ts';
 import { unitOfMode } from './paid-ahead-books.ts';
 import type { World } from './world.ts';
 
@@ -13,11 +13,8 @@ const MONEY_STOPS_WITHIN_MS = 180_000;
 /** Instances that run and should not: why, and for how long they may. */
 function overdue({ checker, wallClock }: World): Map<string, number> {
   const nowMs = wallClock.now();
-  const rows: typeof checker.rows = (...given) => checker.rows(...given);
+  const { windows, accounts, ends } = checker.money;
   const found = new Map<string, number>();
-  const windows = readWindows(rows);
-  const accounts = readMoney(rows);
-  const ends = readEnds(rows);
   for (const { instance } of checker.instances.values()) {
     const { id, ownerId, desired, observed, spec, priceMicros } = instance;
     if (desired !== 'running' || observed.status !== 'Running') continue;
@@ -62,12 +59,11 @@ export function jumpToEdge(world: World): void {
   const { schedule, wallClock, checker, server } = world;
   if (!server) return;
   const nowMs = wallClock.now();
-  const rows: typeof checker.rows = (...given) => checker.rows(...given);
-  const windows = readWindows(rows);
+  const { windows } = checker.money;
   const sql = `select dueAtMs as atMs from paidTime where dueAtMs is not null
     union select endsAtMs from paidTime where endsAtMs is not null
     union select expiresAtMs from creditGrant where expiresAtMs is not null`;
-  const edges = rows<{ atMs: number }>(sql).map(({ atMs }) => atMs);
+  const edges = checker.rows<{ atMs: number }>(sql).map(({ atMs }) => atMs);
   for (const one of windows.values()) if (one) edges.push(nextEdge(one.zone, one.windows, nowMs) ?? 0);
   const later = edges.filter((atMs) => atMs > nowMs).toSorted((one, other) => one - other);
   if (later.length === 0) return;

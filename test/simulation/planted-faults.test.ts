@@ -52,12 +52,16 @@ test('has 55 faults that fit the source', () => {
   expect(plantedFaults.filter(({ name }) => quick.has(name)).length).toBe(quick.size);
 });
 
-test('an unchanged copy passes', async () => {
+test.concurrent('an unchanged copy passes', async () => {
   expect(await firstWrong(sound, { from: 0, count: atLevel({ short: 3, long: 10 }) })).toBeNull();
 });
 
 const hunted = plantedFaults.filter(({ name }) => isSoak || atLevel({ short: quickest, long: quick }).has(name));
 const seeds = isSoak ? LONG_SEEDS : QUICK_SEEDS;
-test.for(hunted)(`finds $name within ${seeds} seeds`, { timeout: isSoak ? 3_600_000 : 600_000 }, async (fault) => {
-  expect(await hunt(fault, sound, seeds)).not.toBeNull();
-});
+test.concurrent.for(hunted)(
+  `finds $name within ${seeds} seeds`,
+  { timeout: isSoak ? 3_600_000 : 600_000 },
+  async (fault) => {
+    expect(await hunt(fault, sound, seeds)).not.toBeNull();
+  },
+);

@@ -47,8 +47,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-wake-up-is-lost-at-release',
     file: 'store/db/leases.ts',
-    find: 'const woken = sql`${due} <> ${leaseUntil}`;',
-    replace: 'const woken = sql`1 = 0`;',
+    find: 'const isWoken = sql`${due} <> ${leaseUntil}`;',
+    replace: 'const isWoken = sql`1 = 0`;',
     suffers: 'a request made during a reconcile is never reconciled',
   },
   {
@@ -178,9 +178,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/instances/bring-up.ts',
-    find: 'state = await allotPorts(context, state, show);\n    const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, spec);',
+    find: 'state = await allotPorts(context, state, show);\n    const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });',
     replace:
-      'const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, spec);\n    state = await allotPorts(context, state, show);',
+      'const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });\n    state = await allotPorts(context, state, show);',
     suffers: 'a crash leaves a container that has no row and bills',
   },
   {

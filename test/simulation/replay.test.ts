@@ -1,5 +1,6 @@
 /** A run depends on its name only: a failure can be replayed byte for byte. */
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { afterAll, expect, test } from 'vitest';
 import { runAll, stopThreads } from './worker-pool.ts';
 
@@ -24,9 +25,10 @@ test('repeats its trace after any earlier run in the thread', async () => {
 });
 
 test('repeats its trace in another process, by the command of a failure report', async () => {
-  const printed = execFileSync(process.execPath, ['test/simulation/command.ts', '--case', 'seed:7'], {
-    encoding: 'utf8',
-  });
-  const trace = (await traces(['seed:7'])).get('seed:7') ?? '';
-  expect(printed.startsWith(trace.trimEnd())).toBe(true);
+  const command = ['test/simulation/command.ts', '--case', 'seed:7'];
+  const [printed, found] = await Promise.all([
+    promisify(execFile)(process.execPath, command, { encoding: 'utf8', maxBuffer: 2 ** 28 }),
+    traces(['seed:7']),
+  ]);
+  expect(printed.stdout.startsWith(found.get('seed:7')?.trimEnd() ?? 'no trace')).toBe(true);
 });

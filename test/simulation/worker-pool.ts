@@ -1,9 +1,10 @@
 /**
- * A pool of worker threads for cases. A thread loads the whole server, so it is reused until
- * `stopThreads`.
+ * A pool of worker threads for cases, one for each core. A thread loads the whole server, so it is
+ * reused until `stopThreads`. Calls of `runAll` at the same time share the threads.
  */
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { makeSemaphore } from '../../src/async/semaphore.ts';
 import type { Outcome } from './run.ts';
 
 export interface CaseResult extends Outcome {
@@ -19,8 +20,12 @@ export interface CaseRequest {
 const ownModule = new URL('./worker.ts', import.meta.url);
 /** Unused threads of `ownModule`. */
 const idle: Worker[] = [];
+const cores = makeSemaphore(availableParallelism());
 
-/** Results arrive in order of completion; `onResult` returns whether to continue. */
+/**
+ * Results arrive in order of completion; `onResult` returns whether to continue. All cases of one
+ * of the `threads` run in the same thread.
+ */
 export async function runAll(
   names: Iterable<string>,
   onResult: (message: CaseResult) => boolean,
@@ -28,7 +33,7 @@ export async function runAll(
 ): Promise<void> {
   const left = names[Symbol.iterator]();
   let goOn = true;
-  await Promise.all(Array.from({ length: threads }, () => work()));
+  await Promise.all(Array.from({ length: threads }, () => cores.run(work)));
 
   async function work(): Promise<void> {
     const isOwn = module === ownModule;

@@ -4,8 +4,8 @@
  * with the windows of now, so a change of the windows needs no other path.
  */
 import { noticeReasons } from '../../domain/notice.ts';
-import { ENDING_NOTICE_MS, NEVER_MS, nextWindow } from '../../domain/off-peak.ts';
-import { regionsWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
+import { ENDING_NOTICE_MS, NEVER_MS, nextWindow, type OffPeak } from '../../domain/off-peak.ts';
+import { offPeaks } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, makeDue } from '../../store/tables/instances.ts';
 import {
@@ -31,11 +31,11 @@ export function makeOffPeakWindows({ store, time, log, changes, stopAutomaticall
 
   return async (): Promise<void> => {
     const failing = new Map<string, string>();
-    for (const counted of await regionsWithUsage(store.read)) await follow(counted, failing);
+    for (const { id, offPeak } of await offPeaks(store.read)) await follow(id, offPeak, failing);
     failed = failing;
   };
 
-  async function follow({ region, offPeak }: RegionWithUsage, failing: Map<string, string>): Promise<void> {
+  async function follow(regionId: string, offPeak: OffPeak | null, failing: Map<string, string>): Promise<void> {
     const nowMs = time.now();
     const window = offPeak && nextWindow(offPeak, nowMs);
     const isOpen = window !== null && window.opensAtMs <= nowMs;
@@ -66,20 +66,20 @@ export function makeOffPeakWindows({ store, time, log, changes, stopAutomaticall
     if (!isOpen) {
       const opensAtMs = window?.opensAtMs ?? NEVER_MS;
       for (const than of ['<', '>'] as const)
-        await eachPage((page) => waitsForOtherWindow(store.read, region.id, than, opensAtMs, page), wake);
+        await eachPage((page) => waitsForOtherWindow(store.read, regionId, than, opensAtMs, page), wake);
       await each(
-        (page) => startedInTide(store.read, region.id, page),
+        (page) => startedInTide(store.read, regionId, page),
         (row) => (row.waits === 1 ? wake([row]) : stopAutomatically(row, endOf)),
       );
       return;
     }
-    await eachPage((page) => waitsForOtherWindow(store.read, region.id, '>', nowMs, page), wake);
+    await eachPage((page) => waitsForOtherWindow(store.read, regionId, '>', nowMs, page), wake);
     // The loop sleeps through a step of the clock.
-    if (await isDueInWindow(store.read, region.id, nowMs)) changes.publish({ subject: 'instance', isDue: true });
+    if (await isDueInWindow(store.read, regionId, nowMs)) changes.publish({ subject: 'instance', isDue: true });
     const { closesAtMs } = window;
     const endsAtMs = closesAtMs !== null && closesAtMs - nowMs <= ENDING_NOTICE_MS ? closesAtMs : null;
     await each(
-      (page) => announcedOtherwise(store.read, region.id, endsAtMs, page),
+      (page) => announcedOtherwise(store.read, regionId, endsAtMs, page),
       (row) => announce(row, endsAtMs, nowMs),
     );
   }

@@ -2,7 +2,7 @@
 import { isOffPeak } from '../../domain/off-peak.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { resumesAfter, type ResumableStop } from '../../domain/resume.ts';
-import { regionsWithUsage } from '../../store/tables/catalog.ts';
+import { offPeaks } from '../../store/tables/catalog.ts';
 import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
 import { toResume, type Owned } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
@@ -61,7 +61,7 @@ export function makeResume(deps: ResumeDeps): () => Promise<void> {
   return async () => {
     for (const [id, untilMs] of refusedUntilMs) if (untilMs <= time.elapsed()) refusedUntilMs.delete(id);
     await resumeAll('SpotReclaimed', null);
-    for (const { region, offPeak } of await regionsWithUsage(store.read))
-      if (offPeak && isOffPeak(offPeak, time.now())) await resumeAll('OffPeakEnded', region.id);
+    for (const { id, offPeak } of await offPeaks(store.read))
+      if (offPeak && isOffPeak(offPeak, time.now())) await resumeAll('OffPeakEnded', id);
   };
 }

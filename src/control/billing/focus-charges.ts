@@ -5,7 +5,9 @@ import {
   chargesAfter,
   describedPeriods,
   idBounds,
+  instanceResources,
   regionNames,
+  type ChargedResource,
 } from '../../store/tables/book-export.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
@@ -21,6 +23,8 @@ export interface ExportedCharge {
   entry: EntryRow;
   /** Null for what is not metered. */
   period: PeriodRow | null;
+  /** Null for what concerns no resource. */
+  resource: ChargedResource | null;
   regionName: string;
 }
 
@@ -58,9 +62,13 @@ export function makeChargeExports({
       if (last === undefined) return;
       const ids = entries.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
       const periods = new Map((await describedPeriods(db, [...new Set(ids)])).map((period) => [period.id, period]));
+      const paidAhead = entries.flatMap(({ periodId, subjectId }) => (periodId === null ? [subjectId] : []));
+      const instances = await instanceResources(db, [...new Set(paidAhead)]);
       yield entries.map((entry) => {
         const period = periods.get(entry.periodId ?? 0) ?? null;
-        return { accountId, username, entry, period, regionName: regions.get(period?.regionId ?? '') ?? '' };
+        const resource = period ?? instances.get(entry.subjectId) ?? null;
+        const regionName = regions.get(resource?.regionId ?? '') ?? '';
+        return { accountId, username, entry, period, resource, regionName };
       });
       await nextTurn(time);
       after = last.id;

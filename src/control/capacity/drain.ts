@@ -5,7 +5,7 @@
 import type { Drain } from '../../domain/drain.ts';
 import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { lockRegion } from '../../store/tables/capacity.ts';
-import { regionsWithUsage, saveDrain } from '../../store/tables/catalog.ts';
+import { drains, saveDrain } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activeInstances, activeOwners } from '../../store/tables/operator-lists.ts';
 import type { Caller, Mutation } from '../base/caller.ts';
@@ -56,10 +56,10 @@ const AT_ONCE = 500;
 export const makeDrainStops =
   ({ store, time, stopAutomatically }: Pick<TaskDeps, 'store' | 'time'> & { stopAutomatically: StopAutomatically }) =>
   async (): Promise<void> => {
-    for (const { region, drain } of await regionsWithUsage(store.read)) {
-      if (drain === null || drain.stopAtMs === null || drain.stopAtMs > time.now()) continue;
+    for (const { id, drain } of await drains(store.read)) {
+      if (drain.stopAtMs === null || drain.stopAtMs > time.now()) continue;
       const { reason } = drain;
-      const due = await activeInstances(store.read, region.id, AT_ONCE);
+      const due = await activeInstances(store.read, id, AT_ONCE);
       const stops = await Promise.allSettled(
         due.map((one) => stopAutomatically(one, () => ({ cause: 'operator', reason }))),
       );

@@ -18,14 +18,14 @@ const PROBE_DEADLINE_MS = 10_000;
 
 /** Returns the task. An engine that is away is logged at once, then at growing intervals. */
 export function makeProbe(deps: ProbeDeps): () => Promise<void> {
-  const outages = new Map<RegionDrivers, Reminder>();
+  const outages = new WeakMap<RegionDrivers, Reminder>();
   return makeEachRegion(deps.regions, (drivers) => probeEngine(deps, drivers, outages));
 }
 
 async function probeEngine(
   deps: ProbeDeps,
   drivers: RegionDrivers,
-  outages: Map<RegionDrivers, Reminder>,
+  outages: WeakMap<RegionDrivers, Reminder>,
 ): Promise<void> {
   const answeredBefore = drivers.health.answers;
   try {
@@ -45,7 +45,7 @@ async function probeEngine(
 function logOutage(
   { log, time }: ProbeDeps,
   drivers: RegionDrivers,
-  outages: Map<RegionDrivers, Reminder>,
+  outages: WeakMap<RegionDrivers, Reminder>,
   error: unknown,
 ): void {
   const region = drivers.regionId;

@@ -4,7 +4,7 @@
  * other order.
  */
 import { noticeReasons } from '../../domain/notice.ts';
-import { queueTailSinceMs } from '../../store/tables/capacity.ts';
+import { regionsWithQueue } from '../../store/tables/capacity.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { dueReclaims, writeReclaim, type Owned } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
@@ -32,8 +32,9 @@ export function makeReclaimSpots({ store, time, log, changes, spotGraceMs, stopA
   };
 
   return async (): Promise<void> => {
-    for (const counted of await regionsWithUsage(store.read)) {
-      if (counted.drain !== null || (await queueTailSinceMs(store.read, counted.region.id)) === null) continue;
+    const waited = await regionsWithQueue(store.read);
+    for (const counted of waited.size > 0 ? await regionsWithUsage(store.read) : []) {
+      if (counted.drain !== null || !waited.has(counted.region.id)) continue;
       const { reclaims } = await planReclaims(store.read, counted, time.now(), null);
       for (const spot of reclaims) await reclaim(spot);
       if (reclaims.length > 0) changes.publish({ subject: 'instance', isDue: true });

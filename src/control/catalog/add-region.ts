@@ -6,7 +6,7 @@ import { engineKindOf, faultOfRegionSettings } from '../../domain/region-setting
 import { insertManagedRegion, type ManagedRegion } from '../../store/tables/catalog-rows.ts';
 import { recordStoragePrices } from '../../store/tables/price-changes.ts';
 import { changeCatalog, recordChange, refuseFull } from './catalog-change.ts';
-import { refuseFault, sealCredentials, tryRegion } from './region-engine.ts';
+import { refuseFault, refuseSharedNamespace, sealCredentials, tryRegion } from './region-engine.ts';
 import {
   listedRegion,
   ownStoragePrices,
@@ -43,6 +43,7 @@ export const makeAddRegion =
         isRetired: false,
       };
       refuseTaken(regions, region);
+      refuseSharedNamespace(regions, region);
       if (!dryRun) {
         await insertManagedRegion(tx, region, engine.total);
         const at = { fromMs: nowMs, byAccountId: caller.accountId, regionId: id };

@@ -4,7 +4,7 @@ import { engineKindOf, faultOfRegionSettings, type RegionSettings } from '../../
 import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { Store } from '../../store/store.ts';
-import { managedRegionById } from '../../store/tables/catalog-rows.ts';
+import { managedRegionById, type ManagedRegion } from '../../store/tables/catalog-rows.ts';
 import type { RegionCapacity } from '../../store/tables/catalog.ts';
 import { totalOf } from '../capacity/probe.ts';
 import type { Probe } from '../../engines/contract.ts';
@@ -67,7 +67,7 @@ export interface TriedRegion {
   drop(): Promise<void>;
 }
 
-/** Refuses an engine that does not answer. */
+/** Refuses an engine that does not answer, or lacks what it needs, and pools that are not there. */
 export async function tryRegion(
   { openRegion, regions, time, onServed }: RegionEngineDeps,
   region: RegionToOpen,
@@ -76,7 +76,9 @@ export async function tryRegion(
     throw new Refusal('field_value', `field "settings" cannot be used: ${errorText(error)}`);
   });
   try {
-    const probe = await drivers.engine.probe(time.deadline(TRY_MS));
+    const probe = await probeOf(drivers, time.deadline(TRY_MS));
+    await tryEngine(drivers, time.deadline(TRY_MS));
+    await tryPools(drivers);
     return {
       probe,
       total: totalOf(drivers, probe),
@@ -88,8 +90,33 @@ export async function tryRegion(
     };
   } catch (error) {
     await drivers.engine.stop();
+    throw error;
+  }
+}
+
+async function probeOf({ engine }: RegionDrivers, signal: AbortSignal): Promise<Probe> {
+  try {
+    return await engine.probe(signal);
+  } catch (error) {
     const advice = 'check "settings" and "credentials", then send the request again';
     throw new Refusal('unavailable', `the engine of the region does not answer: ${errorText(error)}; ${advice}`);
+  }
+}
+
+async function tryEngine({ engine }: RegionDrivers, signal: AbortSignal): Promise<void> {
+  await engine.check?.(signal).catch((error: unknown) => {
+    throw new Refusal('field_value', `field "settings" cannot be used: ${errorText(error)}`);
+  });
+}
+
+async function tryPools({ pools }: RegionDrivers): Promise<void> {
+  for (const { name, storage } of pools) {
+    await storage.space().catch((error: unknown) => {
+      throw new Refusal(
+        'field_value',
+        `the pool ${name} of field "settings.pools" cannot be used: ${errorText(error)}`,
+      );
+    });
   }
 }
 
@@ -124,8 +151,24 @@ function faultOfChange(before: RegionSettings, after: RegionSettings): string | 
   const [was, is] = [engineKindOf(before), engineKindOf(after)];
   if (was !== is)
     return `field "settings" has the engine ${is}, but the region has instances on ${was}; create another region`;
+  const [namespace, other] = [before.kubernetes?.namespace, after.kubernetes?.namespace];
+  if (namespace !== other)
+    return `field "settings.kubernetes.namespace" is ${other}, but instances and disks of the region are in ${namespace}; create another region`;
   const gone = before.pools.find(({ name }) => !after.pools.some((pool) => pool.name === name));
   return gone ? `field "settings.pools" lacks the pool ${gone.name}, which may hold disks; keep it` : null;
+}
+
+/** Regions of one namespace would change each other's network rules and list each other's disks. */
+export function refuseSharedNamespace(regions: readonly ManagedRegion[], { facts, settings }: ManagedRegion): void {
+  const placeOf = ({ kubernetes }: RegionSettings): string | null =>
+    kubernetes?.apiUrl === undefined ? null : `${new URL(kubernetes.apiUrl).host} ${kubernetes.namespace}`;
+  const place = settings && placeOf(settings);
+  const other = regions.find((one) => one.facts.id !== facts.id && one.settings && placeOf(one.settings) === place);
+  if (place !== null && other)
+    throw new Refusal(
+      'name_taken',
+      `field "settings.kubernetes.namespace" is that of region ${other.facts.name} (${other.facts.id}) in the same cluster; make a namespace for each region`,
+    );
 }
 
 export function refuseFault(fault: string | null | undefined): void {

@@ -34,6 +34,7 @@ import {
   sealCredentials,
   tryChangedEngine,
   refuseFault,
+  refuseSharedNamespace,
   type EngineFields,
   type Optional,
   type RegionEngineDeps,
@@ -132,6 +133,7 @@ export function makeRegionAdministration(deps: RegionAdministrationDeps): Omit<R
         refuseStale(`region ${before.facts.name}`, before.version, version, listed(before));
         const next = changedRegion(deps, before, fields);
         refuseTaken(regions, next);
+        refuseSharedNamespace(regions, next);
         const affected = { ...(await countUsers(tx, { regionId: id })), atOtherPrice: 0 };
         const { ownDomain } = next;
         const warnings =

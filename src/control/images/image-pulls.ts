@@ -46,7 +46,7 @@ const keyOf = ({ ref, ownerId = '' }: ImageRequest): string => `${ref} ${ownerId
 const MAX_STATES = 10_000;
 
 export function makeImagePulls(): ImagePulls {
-  const pullsByEngine = new Map<Engine, Map<string, Pull>>();
+  const pullsByEngine = new WeakMap<Engine, Map<string, Pull>>();
   const states = makeBoundedMap<ImageState>({ maxEntries: MAX_STATES });
 
   const start = (engine: Engine, image: ImageRequest): Pull => {

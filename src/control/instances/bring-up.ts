@@ -41,6 +41,8 @@ import {
 } from './reconcile-context.ts';
 
 const VOLUME_POLL_MS = 1_000;
+/** The engine hints when the image is there. */
+const IMAGE_POLL_MS = 30_000;
 
 /** Gives a running instance its current control files, and restarts its Docker sidecar. */
 export async function refreshFiles(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
@@ -100,7 +102,7 @@ export async function ensureContainer(
     await prepareDisks(context, state.instance);
     state = await allotPorts(context, state, show);
     const spec = await engineSpec(context, state.instance);
-    const observation = await callEnsure(context, state.instance, spec);
+    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });
     const observed = { ...state.instance.observed, ...show, phase: 'WaitReady' } as const;
     return { state: enterStage(context, withInstance(state, { observed }), 'Readiness'), next: 'again', observation };
   } catch (error) {
@@ -166,6 +168,11 @@ async function afterFault(context: ReconcileContext, state: InstanceState, fault
   if (fault.takenNodePort !== undefined) return changeNodePort(context, state, fault.takenNodePort, fault.message);
   if (fault.reason === 'portTaken') return awaitNodePort(context, state, fault.message);
   if (fault.reason === 'clusterFull') return awaitCluster(context, state, fault.message);
+  if (fault.reason === 'imagePending') {
+    const status = nextStatus(instance.observed.status, 'pull');
+    const observed = { status, phase: 'DownloadImage', message: fault.message, ...diagnosisFields('', '') } as const;
+    return { state: await writeObservation(context, state, { observed }), next: IMAGE_POLL_MS };
+  }
   if (fault.reason === 'diskPending') {
     const observed = { phase: 'PrepareDisks', ...diagnosisFields('VolumePending', fault.message) } as const;
     return { state: await writeObservation(context, state, { observed }), next: deps.limits.engineRetryMs };

@@ -87,7 +87,7 @@ const APPLY_MS = 30_000;
  * Resolves once the engines know the policies; `passed`, once they enforce them or failed.
  */
 export function makeApplyEgress(deps: Pick<TaskDeps, 'store' | 'regions' | 'log' | 'time' | 'stopping'>) {
-  const applied = new Map<RegionDrivers, EgressPolicies>();
+  const applied = new WeakMap<RegionDrivers, EgressPolicies>();
   const underWay = new Set<RegionDrivers>();
   const pass = async (drivers: RegionDrivers, policies: EgressPolicies): Promise<void> => {
     if (underWay.has(drivers) || isDeepStrictEqual(applied.get(drivers), policies)) return;

@@ -3,6 +3,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { nextStatus } from '../../domain/instance-states.ts';
 import { imageRefOf, type Instance, type Observed } from '../../domain/instance.ts';
 import { beginStage, type Progress } from '../../domain/operation.ts';
+import type { RegistryCredentials } from '../../engines/contract.ts';
 import type { ImageRequest } from '../images/image-pulls.ts';
 import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
 import {
@@ -27,10 +28,15 @@ export class ImageFault extends EngineFault {
   }
 }
 
-interface ImagesResult {
+interface ImageResult {
   state: InstanceState;
   /** Returned, not thrown: progress has moved the state on. */
   fault: ImageFault | null;
+}
+
+interface ImagesResult extends ImageResult {
+  /** Login of the account for the instance's image. */
+  credentials: RegistryCredentials | undefined;
 }
 
 export async function ensureImages(
@@ -40,12 +46,12 @@ export async function ensureImages(
 ): Promise<ImagesResult> {
   const { instance } = state;
   const own = await imageRequestOf(instance, context.drivers, context.deps.credentialsFor).catch(throwAsImageFault);
-  let result: ImagesResult = { state, fault: null };
+  let result: ImageResult = { state, fault: null };
   if (own.ownerId === undefined || !(await hasRun(context, instance)))
     result = await ensureImage(context, state, show, own);
   const docker = dockerImageOf(context, instance);
   if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);
-  return result;
+  return { ...result, credentials: own.credentials };
 }
 
 export function dockerImageOf({ drivers }: ReconcileContext, { spec }: Instance): ImageRequest | null {
@@ -58,7 +64,7 @@ async function ensureImage(
   start: InstanceState,
   show: Partial<Observed>,
   image: ImageRequest,
-): Promise<ImagesResult> {
+): Promise<ImageResult> {
   const { deps, drivers } = context;
   let state = start;
   const phase = 'DownloadImage';

@@ -28,10 +28,10 @@ interface Row extends Charge {
 
 const isStorage = ({ entry }: Row): boolean => entry.meter !== 'compute' && entry.meter !== '';
 const serviceOf = ({ entry }: Pick<Row, 'entry'>) => services[entry.meter] ?? otherService;
-const skuOf = ({ entry, period }: Row): string => period?.typeId || entry.meter;
+const skuOf = ({ entry, resource }: Row): string => resource?.typeId || entry.meter;
 const unitPrice = ({ period }: Row): Cell => period && toDollars(period.priceMicros);
-const descriptionOf = ({ entry, period }: Row): string =>
-  [serviceOf({ entry }).name, period?.subjectName ?? '', entry.reason].filter((part) => part !== '').join(': ');
+const descriptionOf = ({ entry, resource }: Row): string =>
+  [serviceOf({ entry }).name, resource?.subjectName ?? '', entry.reason].filter((part) => part !== '').join(': ');
 
 /** Cash alone is billed: vouchers and credits reduce the bill. */
 const billed = ({ entry, micros }: Row): number =>
@@ -64,10 +64,10 @@ const columns: Record<string, (row: Row) => Cell> = {
   PricingUnit: (row) => (row.period === null ? null : isStorage(row) ? 'GB-Months' : 'Hours'),
   ProviderName: () => 'Berth',
   PublisherName: () => 'Berth',
-  RegionId: ({ period }) => period?.regionId ?? null,
+  RegionId: ({ resource }) => resource?.regionId ?? null,
   RegionName: ({ regionName }) => regionName || null,
   ResourceId: ({ entry }) => entry.subjectId || null,
-  ResourceName: ({ period }) => period?.subjectName ?? null,
+  ResourceName: ({ resource }) => resource?.subjectName ?? null,
   ResourceType: (row) => (row.entry.subjectId === '' ? null : serviceOf(row).name),
   ServiceCategory: (row) => serviceOf(row).category,
   ServiceName: (row) => serviceOf(row).name,
@@ -77,7 +77,7 @@ const columns: Record<string, (row: Row) => Cell> = {
   SkuPriceId: (row) => row.period && `${skuOf(row)}@${toDollars(row.period.priceMicros)}`,
   SubAccountId: () => null,
   SubAccountName: () => null,
-  Tags: ({ period }) => period?.labels ?? null,
+  Tags: ({ resource }) => resource?.labels ?? null,
   x_EntryId: ({ entry }) => String(entry.id),
   x_PaidFrom: ({ entry }) => (entry.toLedger === 'revenue' ? entry.fromLedger : entry.toLedger),
 };

@@ -63,6 +63,8 @@ const FACTS_MS = 10_000;
 
 export interface DockerEngineOptions {
   endpoint: Endpoint;
+  /** Shared with the region's storage; the engine stops it. Default: a client of its own. */
+  client?: DockerClient | undefined;
   installation: string;
   /** Absolute folder for control files; the engine sees the same path. Null: it is elsewhere. */
   stateFolder: string | null;
@@ -209,7 +211,7 @@ const NOWHERE = '/nonexistent';
 
 function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
-  const client = makeDockerClient(options.endpoint);
+  const client = options.client ?? makeDockerClient(options.endpoint);
   if (client.local && options.stateFolder === null) throw new Error('an engine on this machine needs a folder');
   const stateFolder = options.stateFolder ?? NOWHERE;
   const dockerInside = options.dockerInside ?? null;

@@ -24,7 +24,9 @@ export const NOT_ENFORCED =
 const policyOf = (policies: EgressPolicies | null, owner: UserId): EgressPolicy =>
   policies?.accounts.get(owner) ?? policies?.default ?? openEgress;
 
-function wantedPolicy({ installation, settings, egress }: ClusterContext, ownerId: UserId): NetworkPolicy {
+type NetworkContext = Pick<ClusterContext, 'cluster' | 'installation' | 'settings' | 'egress'>;
+
+function wantedPolicy({ installation, settings, egress }: NetworkContext, ownerId: UserId): NetworkPolicy {
   const { policies } = egress;
   return accountPolicy({
     installation,
@@ -38,8 +40,9 @@ function wantedPolicy({ installation, settings, egress }: ClusterContext, ownerI
 const rulesOf = ({ metadata }: NetworkPolicy): string | undefined => metadata?.annotations?.[annotations.rules];
 
 /** The caller holds the mutex of the account. */
-export async function ensureAccountNetwork(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
-  const { cluster, installation } = context;
+export async function ensureAccountNetwork(context: NetworkContext, owner: UserId, signal: AbortSignal): Promise<void> {
+  const { cluster, installation, settings, egress } = context;
+  if (!settings.networkPolicies && policyOf(egress.policies, owner).mode !== 'open') throw reject(NOT_ENFORCED);
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
   const wanted = wantedPolicy(context, owner);
   if (present !== null && !isOwned(present.metadata, installation, 'network', owner)) {
@@ -53,8 +56,9 @@ export async function ensureAccountNetwork(context: ClusterContext, owner: UserI
       },
     );
   }
-  if (present !== null && rulesOf(present) === rulesOf(wanted) && present.metadata?.deletionTimestamp === undefined)
-    return;
+  // A driver that knows no policies yet must not open what an earlier one has closed.
+  const isCurrent = egress.policies === null || rulesOf(present ?? {}) === rulesOf(wanted);
+  if (present !== null && isCurrent && present.metadata?.deletionTimestamp === undefined) return;
   await cluster.apply(resources.networkPolicies, wanted, signal);
 }
 
@@ -89,8 +93,8 @@ export async function releaseUnusedNetworks(context: ClusterContext, signal: Abo
 
 export async function setEgress(context: ClusterContext, policies: EgressPolicies, signal: AbortSignal): Promise<void> {
   const { settings, accounts, egress, lists } = context;
-  if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
   egress.policies = policies;
+  if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
   for (const present of await raceAbort(lists.policies.list(), signal)) {
     const owner = userId(present.metadata?.labels?.[labels.owner] ?? '');
     if (rulesOf(present) === rulesOf(wantedPolicy(context, owner))) continue;

@@ -7,7 +7,6 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { NetworkPolicy, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import type { ObjectList } from '../../kubernetes/object-list.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
-import type { RegistryCredentials } from '../contract.ts';
 import { notRunning } from './cluster-faults.ts';
 import { isOwned, objectName, podName } from './manifests/object-names.ts';
 import type { PodChanges } from './state/pod-changes.ts';
@@ -37,8 +36,6 @@ export interface ClusterContext {
   accounts: KeyedMutex<string>;
   /** Last policies of `setEgress`; null before the first. */
   egress: { policies: EgressPolicies | null };
-  /** Logins of image pulls, by ref, for the Pods that follow. */
-  logins: Map<string, RegistryCredentials>;
   log: ClusterLog;
   /** Aborts when the driver stops. */
   stopping: AbortSignal;
@@ -55,7 +52,7 @@ export async function ownSet(
 }
 
 export async function ownPod(
-  { cluster, installation }: ClusterContext,
+  { cluster, installation }: Pick<ClusterContext, 'cluster' | 'installation'>,
   id: InstanceId,
   signal: AbortSignal,
 ): Promise<Pod | null> {

@@ -9,7 +9,7 @@ import type { Capabilities, Probe } from '../contract.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
-import { milliOf, quantityOf } from './state/quantity.ts';
+import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
 const NODES_MS = 60_000;
 const VERSION_MS = 10 * 60_000;
@@ -30,8 +30,8 @@ export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): C
   );
   return {
     async probe(signal) {
-      // The watch proves that the server answers.
-      if (!pods.isHeard()) await cluster.json('/version', signal);
+      // A watch proves that the server answers. One that is not heard does not say why.
+      if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
       await pods.live(signal);
       const [ofNodes, { gitVersion }] = await Promise.all([nodes(signal), version(signal)]);
       return probeOf(ofNodes, gitVersion, settings);

@@ -13,7 +13,7 @@ import type { Engine, OnProgress } from '../contract.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { faultOf } from './cluster-faults.ts';
 import type { ClusterFacts } from './cluster-facts.ts';
-import { newPullerName, pullerPod, pullerSecret } from './manifests/puller-pod.ts';
+import { newPullerName, pullerPod, pullerPolicy, pullerSecret } from './manifests/puller-pod.ts';
 import { startFailureOf } from './state/start-failures.ts';
 
 const PRESENT_MS = 10 * 60_000;
@@ -22,14 +22,18 @@ const CLEAN_MS = 5_000;
 
 export type EnsureImage = Engine['ensureImage'];
 
-export function makeEnsureImage(context: ClusterContext, facts: ClusterFacts): EnsureImage {
-  const { logins } = context;
+export interface ImagesContext extends Pick<
+  ClusterContext,
+  'cluster' | 'installation' | 'settings' | 'log' | 'stopping'
+> {
+  pods: Pick<ClusterContext['pods'], 'until'>;
+}
+
+export function makeEnsureImage(context: ImagesContext, facts: Pick<ClusterFacts, 'hasImage'>): EnsureImage {
   const seenMs = makeBoundedMap<number>({ maxEntries: MAX_REFS });
   return async (ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) => {
     try {
       signal.throwIfAborted();
-      if (credentials === undefined) logins.delete(ref);
-      else logins.set(ref, credentials);
       const isRecent = performance.now() - (seenMs.get(ref) ?? -Infinity) < PRESENT_MS;
       if (!askRegistry && (isRecent || (await facts.hasImage(ref, signal)))) return;
       await pull(context, { ref, credentials, askRegistry }, onProgress, signal);
@@ -48,7 +52,7 @@ interface Request {
 }
 
 async function pull(
-  { cluster, installation, settings, pods, stopping, log }: ClusterContext,
+  { cluster, installation, settings, pods, stopping, log }: ImagesContext,
   { ref, credentials, askRegistry }: Request,
   onProgress: OnProgress,
   signal: AbortSignal,
@@ -56,16 +60,24 @@ async function pull(
   const name = newPullerName(ref);
   const puller = { name, installation, settings, ref, askRegistry, hasSecret: credentials !== undefined };
   try {
-    if (credentials !== undefined) await cluster.create(resources.secrets, pullerSecret(puller, credentials), signal);
+    await Promise.all([
+      cluster.create(resources.networkPolicies, pullerPolicy(puller), signal),
+      ...(credentials === undefined
+        ? []
+        : [cluster.create(resources.secrets, pullerSecret(puller, credentials), signal)]),
+    ]);
     await cluster.create(resources.pods, pullerPod(puller), signal);
     onProgress({ text: `a node downloads ${ref}`, done: 0, total: 0, unit: 'bytes' });
     const failure = await pods.until(name, outcomeOf, signal);
     if (failure !== null) throw failure;
   } finally {
     const cleaning = AbortSignal.any([stopping, AbortSignal.timeout(CLEAN_MS)]);
-    const removals = [cluster.remove(resources.pods, name, cleaning, { graceSeconds: 0 })];
-    if (credentials !== undefined) removals.push(cluster.remove(resources.secrets, name, cleaning));
-    await Promise.all(removals).catch((error: unknown) => {
+    const remove = async (): Promise<void> => {
+      await cluster.remove(resources.pods, name, cleaning, { graceSeconds: 0 });
+      await cluster.remove(resources.networkPolicies, name, cleaning);
+      if (credentials !== undefined) await cluster.remove(resources.secrets, name, cleaning);
+    };
+    await remove().catch((error: unknown) => {
       log.debug({ name, err: error }, 'could not remove the Pod of a download; the next sweep does');
     });
   }

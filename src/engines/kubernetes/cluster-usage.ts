@@ -23,7 +23,7 @@ import { DOCKER_CONTAINER } from './manifests/docker-sidecar.ts';
 import { MAIN_CONTAINER, ownedSelector, podName } from './manifests/object-names.ts';
 import { timeOf } from './state/pod-status.ts';
 import { runOf, type PodRun } from './state/run-state.ts';
-import { milliOf, quantityOf } from './state/quantity.ts';
+import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
 const MIN_INTERVAL_MS = 1_000;
 const READINGS_AT_ONCE = 8;

@@ -17,7 +17,7 @@ const FIRST_CHECK_MS = 40;
 const MAX_CHECK_MS = 640;
 /** Interval of repeated annotations: the kubelet may have looked before it knew of the change. */
 const REPEAT_MS = 1_000;
-const GIVE_UP_MS = 20_000;
+const DEADLINE_MS = 20_000;
 
 export async function refreshFiles(
   context: ClusterContext,
@@ -52,7 +52,7 @@ export async function refreshFiles(
       signal,
     );
     if (stdout.trim() === wanted) return;
-    if (performance.now() - startedMs > GIVE_UP_MS)
+    if (performance.now() - startedMs > DEADLINE_MS)
       throw new EngineFault('busy', 'the node has not replaced the control files yet; Berth retries', { retry: true });
   }
 }

@@ -27,6 +27,7 @@ import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
 import { isGated } from './state/pod-disruption.ts';
+import { slowPull } from './slow-pulls.ts';
 import { claimFault } from './unbound-claims.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
 import { creationFailureOf, refusalOfNode, startFailureOf } from './state/start-failures.ts';
@@ -63,7 +64,7 @@ export async function ensureInstance(
   try {
     if (pod !== null && !isStarting) await removeEnded(context, spec, pod, signal);
     await applyParts(context, spec, set, signal);
-    return await run(context, spec, set, signal);
+    return await run(context, { spec, set, isStarting }, signal);
   } catch (error) {
     await leaveNothing(context, spec, present, error);
     throw error;
@@ -71,7 +72,7 @@ export async function ensureInstance(
 }
 
 const setOf = (
-  { installation, settings, logins }: ClusterContext,
+  { installation, settings }: ClusterContext,
   spec: EngineSpec,
   replicas: 0 | 1,
   present: StatefulSet | null,
@@ -80,7 +81,7 @@ const setOf = (
     installation,
     settings,
     replicas,
-    hasPullSecret: logins.has(spec.imageRef) || hadPullSecret(present, spec),
+    hasPullSecret: spec.imageCredentials !== undefined || hadPullSecret(present, spec),
     uid: present?.metadata?.uid,
   });
 
@@ -90,7 +91,7 @@ function hasTemplate({ metadata }: Pod, { spec }: StatefulSet): boolean {
   return metadata?.deletionTimestamp === undefined && metadata?.annotations?.[annotations.template] === wanted;
 }
 
-/** The Secret of an earlier start, before which this server did not run. */
+/** The Secret of the start: a refresh of a running instance has no login. */
 const hadPullSecret = (present: StatefulSet | null, { imageRef }: EngineSpec): boolean =>
   present?.metadata?.annotations?.[annotations.imageRef] === imageRef &&
   present.spec?.template.spec?.imagePullSecrets !== undefined;
@@ -164,10 +165,10 @@ async function applyParts(
   set: StatefulSet,
   signal: AbortSignal,
 ): Promise<void> {
-  const { cluster, installation, settings, logins } = context;
+  const { cluster, installation, settings } = context;
   const uid = set.metadata?.uid ?? '';
   const owner = { installation, uid };
-  const credentials = logins.get(spec.imageRef);
+  const { imageCredentials: credentials } = spec;
   const hasPorts = spec.nodePorts.length > 0;
   await Promise.all([
     cluster.apply(resources.secrets, controlSecret(spec, owner), signal),
@@ -194,8 +195,7 @@ async function applyParts(
 /** Waits for a container that runs or has run. */
 async function run(
   context: ClusterContext,
-  spec: EngineSpec,
-  set: StatefulSet,
+  { spec, set, isStarting }: { spec: EngineSpec; set: StatefulSet; isStarting: boolean },
   signal: AbortSignal,
 ): Promise<Observation> {
   const { cluster, pods } = context;
@@ -209,6 +209,7 @@ async function run(
       started,
       creationFailure(context, spec, { startedMs, signal: until }),
       claimFault(context, spec, until),
+      slowPull(context, spec, isStarting ? { firstMs: 0 } : {}, until),
       ...(spec.spot === true ? [openGates(context, spec, until)] : []),
     ]);
     if (outcome instanceof EngineFault) throw outcome;
@@ -263,7 +264,10 @@ async function creationFailure(
 
 const CLEAN_MS = 5_000;
 
-/** A start that failed leaves no Pod that could start later, and nothing of a new instance. */
+/**
+ * A start that failed leaves no Pod that could start later, and nothing of a new instance. A Pod
+ * that waits for its image stays.
+ */
 async function leaveNothing(
   context: ClusterContext,
   spec: EngineSpec,
@@ -271,7 +275,7 @@ async function leaveNothing(
   error: unknown,
 ): Promise<void> {
   const { cluster, log } = context;
-  if (!(error instanceof EngineFault) || error.kind === 'unreachable') return;
+  if (!(error instanceof EngineFault) || error.kind === 'unreachable' || error.reason === 'imagePending') return;
   const signal = AbortSignal.any([context.stopping, AbortSignal.timeout(CLEAN_MS)]);
   try {
     if (present === null && error.kind === 'not_found') return await destroyInstance(context, spec.id, signal);

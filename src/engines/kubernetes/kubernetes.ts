@@ -26,6 +26,7 @@ import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.t
 import { makeClusterFacts } from './cluster-facts.ts';
 import { faultOf, reject, withFaults } from './cluster-faults.ts';
 import { makeEnsureImage } from './cluster-images.ts';
+import { checkRegion } from './cluster-rights.ts';
 import { makeClusterUsage } from './cluster-usage.ts';
 import { openCommand } from './inside/pod-commands.ts';
 import { openLog, readLog } from './inside/console-logs.ts';
@@ -67,7 +68,6 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
     egress: { policies: null },
-    logins: new Map(),
     log,
     stopping: stopping.signal,
   };
@@ -96,6 +96,7 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
 
   return {
     probe: (signal) => withFaults(() => facts.probe(signal)),
+    check: (signal) => withFaults(() => checkRegion(context, signal)),
     listOwned: (signal) => withFaults(() => listOwned(context, signal)),
     observe: makeObserve(context),
     ensureImage: makeEnsureImage(context, facts),

@@ -71,7 +71,9 @@ async function removeOldPullers(
     const isOld = Date.now() - timeOf(metadata?.creationTimestamp) > PULLER_MS;
     if (!isOld || !isOwned(metadata, installation, 'pull')) continue;
     const name = metadata?.name ?? '';
+    // The Pod last: it is what a sweep finds.
     await cluster.remove(resources.secrets, name, signal);
+    await cluster.remove(resources.networkPolicies, name, signal);
     await cluster.remove(resources.pods, name, signal, { uid: metadata?.uid });
   }
 }

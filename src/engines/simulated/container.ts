@@ -40,7 +40,8 @@ export const scriptOf = (spec: EngineSpec): Script =>
   readScript(['start', 'init-script'].map((name) => fileOf(spec, name)?.content ?? ''));
 
 /** Protects against later changes of the caller's object; long texts stay shared. */
-export const copyOf = (spec: EngineSpec): EngineSpec => ({
+/** Without the login of the image, which is not the container's. */
+export const copyOf = ({ imageCredentials: _login, ...spec }: EngineSpec): EngineSpec => ({
   ...spec,
   mounts: spec.mounts.map((mount) => ({ ...mount })),
   nodePorts: spec.nodePorts.map((pair) => ({ ...pair })),

@@ -4,8 +4,8 @@ import { isFailure } from '../../kubernetes/api-error.ts';
 import type { PersistentVolumeClaim, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import { StorageFault } from '../contract.ts';
-import { poll } from './claim-faults.ts';
+import { diskNotFound, StorageFault } from '../contract.ts';
+import { asStorageFault, poll } from './claim-faults.ts';
 import { claimManifest, snapshotManifest, type ClaimClass } from './claim-manifests.ts';
 import { copySourceName, isOwned, objectName } from './claim-names.ts';
 import { isBound, isReady } from './claim-observation.ts';
@@ -45,7 +45,7 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
 
   async function requireSource(from: DiskId, signal: AbortSignal): Promise<void> {
     const claim = await cluster.get(resources.claims, objectName(from), signal);
-    if (claim === null || !isOwned(claim, at) || isLeaving(claim)) throw notFound(from);
+    if (claim === null || !isOwned(claim, at) || isLeaving(claim)) throw diskNotFound(from);
     // A claim that no Pod has used has no volume yet.
     if (!isBound(claim)) await bind(from, signal);
   }
@@ -57,7 +57,7 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
     const sinceMs = now();
     return poll(async () => {
       const claim = await cluster.get(resources.claims, name, signal);
-      if (claim === null || isLeaving(claim)) throw notFound(disk);
+      if (claim === null || isLeaving(claim)) throw diskNotFound(disk);
       if (isBound(claim)) return claim;
       if (now() - sinceMs < BIND_PATIENCE_MS) return undefined;
       const text = `the cluster has not made its volume yet (claim ${name}); Berth retries`;
@@ -126,11 +126,14 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
       else {
         const snapshot = await getSnapshot(objectName(from), signal);
         if (snapshot === null || !isOwned(snapshot, at) || isLeaving(snapshot) || !isReady(snapshot))
-          throw notFound(from);
+          throw diskNotFound(from);
       }
       try {
         await copyFrom(disk, sizeGB, from, signal);
       } catch (error) {
+        // A driver that is slow goes on: the next call waits for the same claim.
+        const mayPass = asStorageFault(error);
+        if (mayPass instanceof StorageFault && mayPass.kind === 'away') throw error;
         // Remains are listed, and go with the next `destroy`.
         await discard(disk).catch(() => {});
         throw error;
@@ -155,6 +158,3 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
 
 const isLeaving = ({ metadata }: PersistentVolumeClaim | VolumeSnapshot): boolean =>
   metadata?.deletionTimestamp !== undefined;
-
-const notFound = ({ kind, id }: DiskId): StorageFault =>
-  new StorageFault('notFound', `the ${kind} disk ${id} does not exist`);

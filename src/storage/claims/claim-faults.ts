@@ -11,7 +11,8 @@ export function asStorageFault(error: unknown): unknown {
     case 'forbidden':
     case 'unauthorized':
     case 'denied':
-      return new StorageFault('away', error.message, error);
+      // A log shows causes behind the message: the error itself would say it twice.
+      return new StorageFault('away', error.message, error.cause);
     case 'invalid':
     case 'expired':
       return error;

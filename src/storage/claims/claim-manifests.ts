@@ -1,7 +1,9 @@
 /** Manifests of claims, snapshots and the Pods that serve files; pure. */
 import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
+import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
 import { SERVE_COMMANDS } from '../../domain/serve-commands.ts';
 import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
+import { quantityOf } from '../../kubernetes/quantity.ts';
 import { diskMeta, filesPodName, objectName, type Owner } from './claim-names.ts';
 
 export interface ClaimClass extends Owner {
@@ -55,8 +57,13 @@ export interface FilesPodOptions {
   image: string;
   /** The Pod ends itself after this time without a command. */
   idleS: number;
-  pullSecrets?: readonly string[];
+  /**
+   * Nodes of instances: a volume that is made for the Pod may be bound to its zone for ever.
+   */
+  placement?: FilesPodPlacement | undefined;
 }
+
+export type FilesPodPlacement = Pick<KubernetesEngineSettings, 'nodeSelector' | 'tolerations'>;
 
 /**
  * Pod that serves the files of one disk by commands. Owners of the files choose what a command
@@ -66,7 +73,7 @@ export interface FilesPodOptions {
 export const filesPod = (
   owner: Owner,
   disk: DiskId,
-  { image, idleS, pullSecrets = [] }: FilesPodOptions,
+  { image, idleS, placement: { nodeSelector, tolerations } = {} }: FilesPodOptions,
   node: string | null,
 ): Pod => ({
   metadata: diskMeta(owner, disk, filesPodName(disk), 'files'),
@@ -75,7 +82,8 @@ export const filesPod = (
     automountServiceAccountToken: false,
     enableServiceLinks: false,
     terminationGracePeriodSeconds: 1,
-    ...(pullSecrets.length === 0 ? {} : { imagePullSecrets: pullSecrets.map((name) => ({ name })) }),
+    ...(nodeSelector === undefined ? {} : { nodeSelector: { ...nodeSelector } }),
+    ...(tolerations === undefined ? {} : { tolerations: tolerations.map((one) => ({ ...one })) }),
     ...(node === null ? {} : { affinity: onNode(node) }),
     securityContext: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
     containers: [
@@ -114,25 +122,10 @@ const onNode = (node: string) => ({
 
 export const sizeText = (sizeGB: number): string => `${sizeGB}Gi`;
 
-const UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-  P: 1e15,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-  Ti: 2 ** 40,
-  Pi: 2 ** 50,
-};
-
 /** Bytes of a quantity; null if it is none. */
 export function bytesOfQuantity(quantity: string | undefined): number | null {
-  const [, number, unit = ''] = /^(\d+(?:\.\d+)?(?:[eE]\d+)?)(\w*)$/.exec(quantity ?? '') ?? [];
-  const factor = UNITS[unit];
-  return number === undefined || factor === undefined ? null : Number(number) * factor;
+  const bytes = quantityOf(quantity ?? '');
+  return Number.isNaN(bytes) ? null : bytes;
 }
 
 /** Whole units of 2³⁰ bytes. */

@@ -4,7 +4,7 @@ import { isFailure } from '../../kubernetes/api-error.ts';
 import type { PersistentVolumeClaim } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import { StorageFault } from '../contract.ts';
+import { diskNotFound, StorageFault } from '../contract.ts';
 import { requireDiskId } from '../layout.ts';
 import type { ClaimCopies } from './claim-copies.ts';
 import { poll } from './claim-faults.ts';
@@ -21,9 +21,6 @@ export interface ClaimContext {
   pods: FilesPods;
   copies: ClaimCopies;
 }
-
-const notFound = ({ kind, id }: DiskId): StorageFault =>
-  new StorageFault('notFound', `the ${kind} disk ${id} does not exist`);
 
 async function findClaim(
   { cluster, at }: ClaimContext,
@@ -45,12 +42,12 @@ export async function requireClaim(
   requireDiskId(disk);
   const { facts, cluster } = context;
   if (disk.kind === 'snapshot') {
-    if ((await cluster.get(resources.snapshots, objectName(disk), signal)) === null) throw notFound(disk);
+    if ((await cluster.get(resources.snapshots, objectName(disk), signal)) === null) throw diskNotFound(disk);
     throw new StorageFault('unsupported', 'the files of a snapshot are reached by a volume that is restored from it');
   }
   const claim = await findClaim(context, disk, signal);
-  if (claim === null || claim.metadata?.deletionTimestamp !== undefined) throw notFound(disk);
-  if (!isComplete(claim, await facts.read())) throw notFound(disk);
+  if (claim === null || claim.metadata?.deletionTimestamp !== undefined) throw diskNotFound(disk);
+  if (!isComplete(claim, await facts.read())) throw diskNotFound(disk);
   return claim;
 }
 
@@ -114,7 +111,7 @@ async function untilGrown(context: ClaimContext, disk: DiskId, bytes: number, si
   const name = objectName(disk);
   await poll(async () => {
     const claim = await findClaim(context, disk, signal);
-    if (claim === null) throw notFound(disk);
+    if (claim === null) throw diskNotFound(disk);
     if (hasBytes(claim, bytes)) return true;
     const { waitsForPod, failed } = resizeState(claim);
     if (failed !== null) throw new Error(`the claim ${name} does not grow: ${failed}`);

@@ -16,7 +16,7 @@ import { requireDiskId } from '../layout.ts';
 import { makeClaimCopies } from './claim-copies.ts';
 import { withStorageFaults } from './claim-faults.ts';
 import { makeClaimLists, type ClaimLists } from './claim-lists.ts';
-import type { ClaimClass } from './claim-manifests.ts';
+import type { ClaimClass, FilesPodPlacement } from './claim-manifests.ts';
 import { diskOf, isOwned, objectName } from './claim-names.ts';
 import { observedClaim, observedSnapshot } from './claim-observation.ts';
 import { makeClaimUsage } from './claim-usage.ts';
@@ -35,7 +35,8 @@ export interface ClaimOptions extends ClaimClass, ClassNames {
   dockerInside: boolean;
   /** Image with a shell and the tools of BusyBox or GNU, for access to files. */
   filesImage: string;
-  pullSecrets?: readonly string[];
+  /** Nodes that Pods for files may run on; default: all. */
+  placement?: FilesPodPlacement;
   /** Files are closed after this time without a request. */
   filesIdleMs?: number;
   /** Default: milliseconds of the system's clock. */
@@ -51,10 +52,10 @@ const FILES_IDLE_MS = 30_000;
 
 export function makeClaimStorage(options: ClaimOptions): Storage {
   const { cluster, sizeLimit, dockerInside, sizeGB: poolGB, now = Date.now } = options;
-  const { filesImage: image, pullSecrets = [], filesIdleMs: idleMs = FILES_IDLE_MS } = options;
+  const { filesImage: image, placement, filesIdleMs: idleMs = FILES_IDLE_MS } = options;
   const facts = makeClassReader(cluster, options, now);
   const lists = options.lists ?? makeClaimLists(cluster, options.installation, now);
-  const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, pullSecrets, idleMs, now });
+  const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, placement, idleMs, now });
   const copies = makeClaimCopies({ cluster, at: options, facts, pods, now });
   const usage = makeClaimUsage(cluster, lists.pods, { now, ageMs: options.usageAgeMs });
   const context: ClaimContext = { cluster, at: options, facts, pods, copies };

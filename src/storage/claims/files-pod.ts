@@ -20,8 +20,8 @@ export interface FilesPodContext {
   owner: Owner;
   pods: ClaimLists['pods'];
   manifest: FilesPodOptions;
-  /** Pods without uploads that a crash has left, by uid. */
-  cleaned: Set<string>;
+  /** Uids of Pods without uploads that a crash has left, by name. */
+  cleaned: Map<string, string>;
 }
 
 export const runInPod = (
@@ -70,19 +70,18 @@ async function startPod(context: FilesPodContext, disk: DiskId, signal: AbortSig
 
 async function prepare(context: FilesPodContext, { metadata }: Pod, signal: AbortSignal): Promise<string> {
   const { name = '', uid = '' } = metadata ?? {};
-  if (context.cleaned.has(uid)) return name;
+  if (context.cleaned.get(name) === uid) return name;
   await discardUploads((script, args, until) => runInPod(context, name, script, args, until), signal);
-  context.cleaned.add(uid);
+  context.cleaned.set(name, uid);
   return name;
 }
 
 export async function removePod(
-  { cluster, pods, cleaned }: FilesPodContext,
+  { cluster, pods }: Pick<FilesPodContext, 'cluster' | 'pods'>,
   { metadata }: Pod,
   signal: AbortSignal,
 ): Promise<void> {
   const { name = '', uid = '', deletionTimestamp } = metadata ?? {};
-  cleaned.delete(uid);
   if (deletionTimestamp !== undefined) return;
   await cluster.remove(resources.pods, name, signal, { uid }).catch((error: unknown) => {
     if (!isFailure(error, 'conflict')) throw error;

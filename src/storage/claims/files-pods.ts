@@ -46,7 +46,7 @@ const OWN_IDLE_FACTOR = 2;
 
 export function makeFilesPods({ cluster, owner, pods, idleMs, now, ...manifest }: FilesPodsOptions): FilesPods {
   const idleS = Math.ceil((OWN_IDLE_FACTOR * idleMs) / 1000);
-  const context: FilesPodContext = { cluster, owner, pods, manifest: { ...manifest, idleS }, cleaned: new Set() };
+  const context: FilesPodContext = { cluster, owner, pods, manifest: { ...manifest, idleS }, cleaned: new Map() };
   const mutex = makeKeyedMutex<string>();
   const uses = makeHelperUses({ idleMs, now });
 
@@ -74,6 +74,7 @@ export function makeFilesPods({ cluster, owner, pods, idleMs, now, ...manifest }
     async end(disk) {
       const name = filesPodName(disk);
       uses.forget(name);
+      context.cleaned.delete(name);
       const signal = AbortSignal.timeout(DEADLINE_MS);
       const pod = await cluster.get(resources.pods, name, signal);
       if (pod !== null && isOwned(pod, owner)) await removePod(context, pod, signal);

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DiskId } from '../../domain/disk.ts';
-import { StorageFault, type Storage } from '../contract.ts';
+import { diskNotFound, type Storage } from '../contract.ts';
 import { folderFiles } from '../files.ts';
 import {
   destroyFolder,
@@ -24,7 +24,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
 
   async function filesOf(disk: DiskId): Promise<string> {
     const files = filesPath(disk);
-    if (!(await isFolder(files))) throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`);
+    if (!(await isFolder(files))) throw diskNotFound(disk);
     return files;
   }
 

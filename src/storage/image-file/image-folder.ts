@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
-import { StorageFault } from '../contract.ts';
+import { diskNotFound, StorageFault } from '../contract.ts';
 import { ifMissing, isFolder, isMissing, removeTree, run } from '../layout.ts';
 import { findDiskUsers } from './host-processes.ts';
 import {
@@ -38,7 +38,7 @@ export async function readMetadata(folder: string, disk: DiskId): Promise<DiskMe
   try {
     return metadata.parse(JSON.parse(await readFile(metadataIn(folder), 'utf8')));
   } catch (error) {
-    if (isMissing(error)) throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`, error);
+    if (isMissing(error)) throw diskNotFound(disk, error);
     throw error;
   }
 }

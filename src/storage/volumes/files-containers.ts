@@ -40,8 +40,8 @@ export function makeFilesContainers({ client, installation, pool, ...options }: 
   const { helperImage, ensureImage, idleMs, now } = options;
   const uses = makeHelperUses({ idleMs, now });
   const mutex = makeKeyedMutex<string>();
-  /** Containers without uploads that a crash has left, by id. */
-  const cleaned = new Set<string>();
+  /** Ids of containers without uploads that a crash has left, by name. */
+  const cleaned = new Map<string, string>();
 
   const helperOf = (disk: DiskId): HelperContainer => ({
     name: nameOf(disk),
@@ -75,12 +75,12 @@ export function makeFilesContainers({ client, installation, pool, ...options }: 
       nameOf(disk),
       async () => {
         const id = await ensureHelper(client, helperOf(disk), ensureImage, signal);
-        if (cleaned.has(id)) return;
+        if (cleaned.get(nameOf(disk)) === id) return;
         await discardUploads(
           (script, args, until) => openHelperCommand(client, id, commandOf(script, args), until),
           signal,
         );
-        cleaned.add(id);
+        cleaned.set(nameOf(disk), id);
       },
       signal,
     );
@@ -96,13 +96,13 @@ export function makeFilesContainers({ client, installation, pool, ...options }: 
     async end(disk, signal) {
       const { docker, call } = client;
       uses.forget(nameOf(disk));
+      cleaned.delete(nameOf(disk));
       const container = docker.getContainer(nameOf(disk));
       const info = await call(signal, (abortSignal) => container.inspect({ abortSignal })).catch((error: unknown) => {
         if (statusOf(error) === 404) return null;
         throw error;
       });
       if (info?.Config.Labels[diskLabels.installation] !== installation) return;
-      cleaned.delete(info.Id);
       await removeHelper(client, info.Id, signal);
     },
     async idle(signal) {

@@ -13,7 +13,7 @@ import type { VolumeInspectInfo } from 'dockerode';
 import { BYTES_PER_GB, diskKey, type DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { statusOf } from '../../docker/faults.ts';
-import { StorageFault, type Storage } from '../contract.ts';
+import { diskNotFound, StorageFault, type Storage } from '../contract.ts';
 import { DISK_KEY, diskLabels, diskOfKey, objectName } from '../disk-names.ts';
 import { largestShellEntries, shellFiles } from '../files.ts';
 import { requireDiskId } from '../layout.ts';
@@ -56,8 +56,7 @@ export function makeVolumeStorage(options: VolumeOptions): Storage {
   }
 
   async function requireVolume(disk: DiskId): Promise<string> {
-    if ((await find(disk, soon())) === null)
-      throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`);
+    if ((await find(disk, soon())) === null) throw diskNotFound(disk);
     return objectName(disk);
   }
 

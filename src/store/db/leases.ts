@@ -22,7 +22,7 @@ import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
 import { subjectKinds } from '../../domain/operation.ts';
 import { isSqlite } from './dialect.ts';
-import { count } from './prepared.ts';
+import { count, prepared, type Parameter } from './prepared.ts';
 import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from '../store.ts';
 
@@ -53,6 +53,45 @@ const leaseToken = sql.ref('leaseToken');
 const leaseOwner = sql.ref('leaseOwner');
 const ownerId = sql.ref('ownerId');
 
+const ofTable = <Query>(query: <Table extends LeaseTable>(table: Table) => Query): Record<LeaseTable, Query> => ({
+  instance: query('instance'),
+  volume: query('volume'),
+  snapshot: query('snapshot'),
+  image: query('image'),
+});
+
+const claim = <Table extends LeaseTable>(table: Table) =>
+  prepared<Claim>()((db, p) => {
+    const from = sql.table(table);
+    const isDue = sql`${due} <= ${p('nowMs')} and (${leaseUntil} is null or ${leaseUntil} <= ${p('nowMs')})`;
+    const picked = sql`
+      select id, row_number() over (order by case when turn <= ${p('perOwner')} then 0 else 1 end, ${due}, id) as place
+      from (
+        select id, ${due}, row_number() over (partition by ${ownerId} order by ${due}, id) as turn
+        from (select id, ${ownerId}, ${due} from ${from} where ${isDue} order by ${due}, id limit ${count(CANDIDATES)}) as candidate
+      ) as ranked
+      order by place limit ${count(p('limit'))}`;
+    const mine = isSqlite(db)
+      ? picked
+      : sql`
+        select ${from}.id, place from (${picked}) as picked join ${from} on ${from}.id = picked.id
+        where ${isDue} for update of ${from} skip locked`;
+    const until = sql`cast(${p('untilMs')} as bigint) + (select place from mine where mine.id = ${from}.id)`;
+    return sql<LeaseRow<Table>>`
+      with mine as materialized (${mine})
+      update ${from}
+      set ${leaseOwner} = ${p('owner')}, ${leaseToken} = ${p('token')}, ${leaseUntil} = ${until}, ${due} = ${until}
+      where id in (select id from mine) and ${isDue}
+      returning *`;
+  });
+
+const claims: { [Table in LeaseTable]: (tx: Db, values: Claim) => Promise<LeaseRow<Table>[]> } = {
+  instance: claim('instance'),
+  volume: claim('volume'),
+  snapshot: claim('snapshot'),
+  image: claim('image'),
+};
+
 /**
  * Leases up to `limit` due rows, most urgent first: RETURNING has no order, so the position in the
  * claim is added to the lease, in milliseconds.
@@ -60,29 +99,9 @@ const ownerId = sql.ref('ownerId');
 export async function claimDue<Table extends LeaseTable>(
   tx: Db,
   table: Table,
-  claim: Claim,
+  values: Claim,
 ): Promise<LeaseRow<Table>[]> {
-  const { owner, token, nowMs, untilMs, limit, perOwner } = claim;
-  const from = sql.table(table);
-  const isDue = sql`${due} <= ${nowMs} and (${leaseUntil} is null or ${leaseUntil} <= ${nowMs})`;
-  const picked = sql`
-    select id, row_number() over (order by case when turn <= ${perOwner} then 0 else 1 end, ${due}, id) as place
-    from (
-      select id, ${due}, row_number() over (partition by ${ownerId} order by ${due}, id) as turn
-      from (select id, ${ownerId}, ${due} from ${from} where ${isDue} order by ${due}, id limit ${count(CANDIDATES)}) as candidate
-    ) as ranked
-    order by place limit ${count(limit)}`;
-  const mine = isSqlite(tx)
-    ? picked
-    : sql`
-      select ${from}.id, place from (${picked}) as picked join ${from} on ${from}.id = picked.id
-      where ${isDue} for update of ${from} skip locked`;
-  const until = sql`${untilMs} + (select place from mine where mine.id = ${from}.id)`;
-  const { rows } = await sql<LeaseRow<Table>>`
-    with mine as materialized (${mine})
-    update ${from} set ${leaseOwner} = ${owner}, ${leaseToken} = ${token}, ${leaseUntil} = ${until}, ${due} = ${until}
-    where id in (select id from mine) and ${isDue}
-    returning *`.execute(tx);
+  const rows: LeaseRow<Table>[] = await claims[table](tx, values);
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
 
@@ -101,16 +120,41 @@ export async function heartbeat(
     where ${leaseOwner} = ${lease.owner} and ${leaseToken} in (${sql.join([...lease.tokens])})`.execute(tx);
 }
 
+const generations = ofTable((table) =>
+  prepared<{ owner: string }>()(
+    (_, p) =>
+      sql<{ id: string; generation: number }>`
+        select id, generation from ${sql.table(table)} where ${leaseOwner} = ${p('owner')}`,
+  ),
+);
+
 /** Leased rows of a process with current generations: superseded reconciles have an older one. */
-export async function leasedGenerations(
+export const leasedGenerations = (
   db: Db,
   table: LeaseTable,
   owner: string,
-): Promise<{ id: string; generation: number }[]> {
-  const { rows } = await sql<{ id: string; generation: number }>`
-    select id, generation from ${sql.table(table)} where ${leaseOwner} = ${owner}`.execute(db);
-  return rows;
+): Promise<{ id: string; generation: number }[]> => generations[table](db, { owner });
+
+interface Release {
+  id: string;
+  token: string;
+  dueAtMs: number;
 }
+
+const release = (next: (p: Parameter<Release>) => RawBuilder<unknown>) =>
+  ofTable((table) =>
+    prepared<Release>()(
+      (_, p) => sql<{ id: string }>`
+        update ${sql.table(table)}
+        set ${due} = ${next(p)}, ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null
+        where id = ${p('id')} and ${leaseToken} = ${p('token')} returning id`,
+    ),
+  );
+const isWoken = sql`${due} <> ${leaseUntil}`;
+const releaseToRest = release(() => sql`case when ${isWoken} then ${due} end`);
+const releaseUntil = release(
+  (p) => sql`case when ${isWoken} and ${due} < ${p('dueAtMs')} then ${due} else ${p('dueAtMs')} end`,
+);
 
 /**
  * Makes the row due at `dueAtMs` (null: at rest), or earlier if made due during the lease. Returns
@@ -121,18 +165,10 @@ export async function releaseLease(
   table: LeaseTable,
   id: string,
   token: string,
-  next: { dueAtMs: number | null },
+  { dueAtMs }: { dueAtMs: number | null },
 ): Promise<boolean> {
-  const woken = sql`${due} <> ${leaseUntil}`;
-  const dueAgain =
-    next.dueAtMs === null
-      ? sql`case when ${woken} then ${due} end`
-      : sql`case when ${woken} and ${due} < ${next.dueAtMs} then ${due} else ${next.dueAtMs} end`;
-  const { numAffectedRows } = await sql`
-    update ${sql.table(table)}
-    set ${due} = ${dueAgain}, ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null
-    where id = ${id} and ${leaseToken} = ${token}`.execute(tx);
-  return numAffectedRows === 1n;
+  const query = dueAtMs === null ? releaseToRest : releaseUntil;
+  return (await query[table](tx, { id, token, dueAtMs: dueAtMs ?? 0 })).length > 0;
 }
 
 /** After a clock change: makes all waiting rows due, so each computes its next time again. */
@@ -161,17 +197,21 @@ export interface LeaseGuard {
 export const isLeaseHeld = (guard: LeaseGuard): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${guard.id} and ${leaseToken} = ${guard.leaseToken} and generation = ${guard.generation})`;
 
+const earliest = ofTable((table) =>
+  prepared()(() => {
+    const from = sql.table(table);
+    return sql<{ at: number | null }>`
+      select min(at) as at from (
+        select * from (
+          select ${due} as at from ${from}
+          where ${due} is not null and (${leaseUntil} is null or ${leaseUntil} <= ${due}) order by ${due} limit 1
+        ) as free
+        union all
+        select ${leaseUntil} as at from ${from} where ${leaseOwner} is not null and ${leaseUntil} > ${due}
+      ) as waiting`;
+  }),
+);
+
 /** Time of the next claimable row; null without one. The indexes in use skip rows at rest. */
-export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | null> {
-  const from = sql.table(table);
-  const { rows } = await sql<{ at: number | null }>`
-    select min(at) as at from (
-      select * from (
-        select ${due} as at from ${from}
-        where ${due} is not null and (${leaseUntil} is null or ${leaseUntil} <= ${due}) order by ${due} limit 1
-      ) as free
-      union all
-      select ${leaseUntil} as at from ${from} where ${leaseOwner} is not null and ${leaseUntil} > ${due}
-    ) as waiting`.execute(db);
-  return rows[0]?.at ?? null;
-}
+export const nextDueAt = async (db: Db, table: LeaseTable): Promise<number | null> =>
+  (await earliest[table](db, {}))[0]?.at ?? null;

@@ -3,7 +3,16 @@
  * async hop each; here a query is compiled, found in the statement cache and run in one tick.
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
-import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult } from 'kysely';
+import type {
+  CompiledQuery,
+  DatabaseConnection,
+  Dialect,
+  Driver,
+  LimitNode,
+  OffsetNode,
+  OperationNode,
+  QueryResult,
+} from 'kysely';
 import { DefaultQueryExecutor, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely';
 import type { ScopedTransaction } from './group-commit.ts';
 import type { Schema } from './schema.ts';
@@ -72,8 +81,28 @@ export class SqliteConnection implements DatabaseConnection {
   }
 }
 
+/**
+ * Casts the numbers of `limit` and `offset`: SQLite plans a query with a bare parameter there again
+ * at each execution, which takes longer than most queries.
+ */
+class QueryCompiler extends SqliteQueryCompiler {
+  protected override visitLimit({ limit }: LimitNode): void {
+    this.#cast('limit', limit);
+  }
+
+  protected override visitOffset({ offset }: OffsetNode): void {
+    this.#cast('offset', offset);
+  }
+
+  #cast(word: string, value: OperationNode): void {
+    this.append(`${word} cast(`);
+    this.visitNode(value);
+    this.append(' as integer)');
+  }
+}
+
 const adapter = new SqliteAdapter();
-const compiler = new SqliteQueryCompiler();
+const compiler = new QueryCompiler();
 
 /** Runs each query at once on the connection; refuses after `end`. */
 class DirectExecutor extends DefaultQueryExecutor {

@@ -39,7 +39,7 @@ export const accountsToDelete = (db: Db, nowMs: number): Promise<{ id: string; u
   db
     .selectFrom('account')
     .select(['id', 'username'])
-    .where('disabled', '=', 1)
+    .where('disabled', '=', sql.lit(1))
     .where('deleteAtMs', '<=', nowMs)
     .execute();
 

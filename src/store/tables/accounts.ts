@@ -54,7 +54,7 @@ export async function administrators(db: Db, role: string): Promise<string[]> {
     .selectFrom('account')
     .select(['id', 'roles'])
     .where('roles', 'like', `%"${role}"%`)
-    .where('disabled', '=', 0)
+    .where('disabled', '=', sql.lit(0))
     .orderBy('id')
     .execute();
   return rows.map(({ id }) => id);
@@ -97,8 +97,8 @@ export async function accountPage(
   if (search !== '')
     found = found.where(sql<boolean>`(${find}(username, ${search}) > 0 or ${find}(email, ${search}) > 0)`);
   if (role) found = found.where('roles', 'like', `%"${role}"%`);
-  if (state === 'active') found = found.where('disabled', '=', 0);
-  if (state === 'disabled') found = found.where('disabled', '=', 1).where('deleteAtMs', 'is', null);
+  if (state === 'active') found = found.where('disabled', '=', sql.lit(0));
+  if (state === 'disabled') found = found.where('disabled', '=', sql.lit(1)).where('deleteAtMs', 'is', null);
   if (state === 'deleting') found = found.where('deleteAtMs', 'is not', null);
   const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const page = inOrder(found.selectAll(), orderOf(sort), { limit, offset });

@@ -1,6 +1,8 @@
 /** Charges in the order of their ids, for exports of any length. */
 import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { specWithNames } from './json-schemas.ts';
 import type { EntryRow } from './ledger.ts';
 import { labelsOfSubject, type PeriodRow } from './usage-periods.ts';
 
@@ -55,6 +57,25 @@ export async function describedPeriods(db: Db, ids: readonly number[]): Promise<
     ...row,
     labels: row.closedAtMs === null ? currentLabels : row.labels,
   }));
+}
+
+/** Describes the resource of a charge in an export. */
+export type ChargedResource = Pick<PeriodRow, 'subjectName' | 'regionId' | 'typeId' | 'labels'>;
+
+/** Instances as they are now, for what was paid ahead. */
+export async function instanceResources(db: Db, ids: readonly string[]): Promise<Map<string, ChargedResource>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'regionId', 'spec', 'labels'])
+    .where('id', 'in', ids)
+    .execute();
+  return new Map(
+    rows.map(({ id, regionId, spec, labels }) => {
+      const { name, type } = parseJson(specWithNames, spec, { table: 'instance', id, column: 'spec' });
+      return [id, { subjectName: name, regionId, typeId: type.id, labels }];
+    }),
+  );
 }
 
 export async function regionNames(db: Db): Promise<Map<string, string>> {

@@ -36,8 +36,11 @@ const reached = prepared<{ accountId: string }>()((db, p) =>
 
 export const reachedBudgetsOf = (db: Db, accountId: string): Promise<BudgetRow[]> => reached(db, { accountId });
 
-export const allReachedBudgets = (db: Db): Promise<BudgetRow[]> =>
-  db.selectFrom('budget').selectAll().where('hardReached', '=', sql.lit(1)).orderBy('id').execute();
+const allReached = prepared()((db) =>
+  db.selectFrom('budget').selectAll().where('hardReached', '=', sql.lit(1)).orderBy('id'),
+);
+
+export const allReachedBudgets = (db: Db): Promise<BudgetRow[]> => allReached(db, {});
 
 const labelled = (db: Db, { accountId, labelKey, labelValue }: BudgetScope) =>
   db

@@ -178,15 +178,26 @@ export async function countQueued(db: Db, ownerId: string, region?: string): Pro
   return (await query.executeTakeFirstOrThrow()).length;
 }
 
-export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {
-  const last = await db
+const queued = prepared()((db) =>
+  db.selectFrom('instance').select('regionId').distinct().where('waitsSinceMs', 'is not', null),
+);
+
+/** Regions with an entry in their capacity queue. */
+export const regionsWithQueue = async (db: Db): Promise<Set<string>> =>
+  new Set((await queued(db, {})).map(({ regionId }) => regionId));
+
+const queueTail = prepared<{ region: string }>()((db, p) =>
+  db
     .selectFrom('instance')
     .select('waitsSinceMs')
-    .where('regionId', '=', region)
+    .where('regionId', '=', p('region'))
     .where('waitsSinceMs', 'is not', null)
     .orderBy('waitsSinceMs', 'desc')
-    .limit(1)
-    .executeTakeFirst();
+    .limit(1),
+);
+
+export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {
+  const [last] = await queueTail(db, { region });
   return last?.waitsSinceMs ?? null;
 }
 

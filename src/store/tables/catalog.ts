@@ -18,6 +18,7 @@ import type { OffPeak } from '../../domain/off-peak.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
+import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { drain as drainColumn, offPeakSchema, parseTags, priceList, storagePriceList } from './json-schemas.ts';
 
@@ -64,8 +65,7 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
       gpus: row.gpusUsed,
       nodePorts: row.nodePortsUsed,
     },
-    drain:
-      row.drain === null ? null : parseJson(drainColumn, row.drain, { table: 'region', id: row.id, column: 'drain' }),
+    drain: row.drain === null ? null : drainOf(row.id, row.drain),
     isRetired: row.inCatalog === 0,
     offPeak: offPeakOf(row),
     storagePrices: storagePricesOf(row),
@@ -81,8 +81,18 @@ export function storagePricesOf({
   return mapStoragePrices(stored, BigInt);
 }
 
-export const offPeakOf = ({ id, offPeak }: Pick<Selectable<RegionTable>, 'id' | 'offPeak'>): OffPeak | null =>
-  offPeak === null ? null : parseJson(offPeakSchema, offPeak, { table: 'region', id, column: 'offPeak' });
+/** Windows by their text: tasks read those of each region every second. */
+const parsedOffPeaks = new Map<string, OffPeak>();
+const MAX_PARSED = 1_000;
+
+export function offPeakOf({ id, offPeak }: Pick<Selectable<RegionTable>, 'id' | 'offPeak'>): OffPeak | null {
+  if (offPeak === null) return null;
+  const parsed =
+    parsedOffPeaks.get(offPeak) ?? parseJson(offPeakSchema, offPeak, { table: 'region', id, column: 'offPeak' });
+  if (parsedOffPeaks.size >= MAX_PARSED) parsedOffPeaks.clear();
+  parsedOffPeaks.set(offPeak, parsed);
+  return parsed;
+}
 
 /** Prices of now, for a transaction that begins to charge storage. */
 export async function storagePriceOf(tx: Db, regionId: string, kind: StorageKind): Promise<Micros> {
@@ -100,9 +110,26 @@ export async function saveFirstOffPeak(tx: Db, id: string, offPeak: OffPeak): Pr
   await row.where('id', '=', id).where('offPeak', 'is', null).execute();
 }
 
-export async function regionsWithUsage(db: Db): Promise<RegionWithUsage[]> {
-  return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);
-}
+const allRegions = prepared()((db) => db.selectFrom('region').selectAll().orderBy('name'));
+
+export const regionsWithUsage = async (db: Db): Promise<RegionWithUsage[]> =>
+  (await allRegions(db, {})).map(regionFromRow);
+
+const offPeakRows = prepared()((db) => db.selectFrom('region').select(['id', 'offPeak']).orderBy('name'));
+
+/** Off-peak windows of each region. */
+export const offPeaks = async (db: Db): Promise<{ id: string; offPeak: OffPeak | null }[]> =>
+  (await offPeakRows(db, {})).map((row) => ({ id: row.id, offPeak: offPeakOf(row) }));
+
+const drainRows = prepared()((db) =>
+  db.selectFrom('region').select(['id', 'drain']).where('drain', 'is not', null).orderBy('name'),
+);
+
+export const drains = async (db: Db): Promise<{ id: string; drain: Drain }[]> =>
+  (await drainRows(db, {})).flatMap(({ id, drain }) => (drain === null ? [] : [{ id, drain: drainOf(id, drain) }]));
+
+const drainOf = (id: string, text: string): Drain =>
+  parseJson(drainColumn, text, { table: 'region', id, column: 'drain' });
 
 export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsage | undefined> {
   const row = await db.selectFrom('region').selectAll().where('id', '=', id).executeTakeFirst();
@@ -186,9 +213,12 @@ export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
   return rows.map(typeFromRow);
 }
 
-export async function setting(db: Db, name: string): Promise<string | undefined> {
-  return (await db.selectFrom('setting').select('value').where('name', '=', name).executeTakeFirst())?.value;
-}
+const settingNamed = prepared<{ name: string }>()((db, p) =>
+  db.selectFrom('setting').select('value').where('name', '=', p('name')),
+);
+
+export const setting = async (db: Db, name: string): Promise<string | undefined> =>
+  (await settingNamed(db, { name }))[0]?.value;
 
 /** Stores the first value given under this name and returns the stored one, on any process. */
 export async function ensureSetting(tx: Db, name: string, value: string): Promise<string> {

@@ -82,7 +82,7 @@ export async function promisedGBOf(db: Db, { ownerId, regionId: region, pool }: 
     .selectFrom('disk')
     .select(sql<number | string>`coalesce(sum(${sql.ref('promisedGB')}), 0)`.as('sum'))
     .where('ownerId', '=', ownerId)
-    .where('promisedGB', '>', 0)
+    .where('promisedGB', '>', sql.lit(0))
     .where('regionId', '=', region)
     .where('pool', '=', pool)
     .executeTakeFirstOrThrow();

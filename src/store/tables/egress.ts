@@ -1,11 +1,14 @@
 /** Egress policies: few rows, read as a whole. */
 import type { EgressPolicy } from '../../domain/egress.ts';
+import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { parseEgress } from './json-schemas.ts';
 
+const allRows = prepared()((db) => db.selectFrom('egress').selectAll());
+
 /** By region or account. */
 export async function egressPolicies(db: Db): Promise<Map<string, EgressPolicy>> {
-  const rows = await db.selectFrom('egress').selectAll().execute();
+  const rows = await allRows(db, {});
   return new Map(rows.map(({ holderId, policy }) => [holderId, parseEgress(policy, holderId)]));
 }
 

@@ -2,7 +2,7 @@
  * Handovers to the gateway, and sessions made from them. Revoking a login, API key or account
  * deletes its grants; making and redeeming acquires `lockAccount`, so none is made meanwhile.
  */
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import type { GatewayGrantTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
@@ -35,7 +35,7 @@ export async function activeGrant(
     .where('gatewayGrant.hash', '=', hash)
     .where('gatewayGrant.kind', '=', kind)
     .where('gatewayGrant.expiresAtMs', '>', nowMs)
-    .where('account.disabled', '=', 0)
+    .where('account.disabled', '=', sql.lit(0))
     .where('session.revokedAtMs', 'is', null)
     .where(({ or, eb }) => or([eb('apiKey.expiresAtMs', 'is', null), eb('apiKey.expiresAtMs', '>', nowMs)]))
     .executeTakeFirst();

@@ -1,25 +1,33 @@
 /** Instances that periodic tasks look for, by indexes that skip rows at rest. */
-import { sql } from 'kysely';
+import { sql, type SqlBool } from 'kysely';
 import { parseJson } from '../db/columns.ts';
+import { count, prepared } from '../db/prepared.ts';
 import type { InstanceRow } from './instance-columns.ts';
 import type { Db } from '../store.ts';
 import { sizedSpec } from './json-schemas.ts';
 
 const idsIn = async (query: { execute(): Promise<{ id: string }[]> }): Promise<string[]> =>
-  (await query.execute()).map(({ id }) => id);
+  idsOf(await query.execute());
+
+const idsOf = (rows: readonly { id: string }[]): string[] => rows.map(({ id }) => id);
 
 /** Found by node ports: the table of instances has all former ones too. */
-const runningIn = (db: Db, region: string) =>
-  db
-    .selectFrom('instance')
-    .select('id')
-    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
-    .where('status', '=', 'Running');
+const runningIn = ({ onlySettled }: { onlySettled: boolean }) =>
+  prepared<{ region: string }>()((db, p) =>
+    db
+      .selectFrom('instance')
+      .select('id')
+      .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', p('region')))
+      .where('status', '=', 'Running')
+      .$if(onlySettled, (rows) => rows.where('dueAtMs', 'is', null)),
+  );
+const running = runningIn({ onlySettled: false });
+const settledRunning = runningIn({ onlySettled: true });
 
-export const runningIds = (db: Db, region: string): Promise<string[]> => idsIn(runningIn(db, region));
+export const runningIds = async (db: Db, region: string): Promise<string[]> => idsOf(await running(db, { region }));
 
-export const settledRunningIds = (db: Db, region: string): Promise<string[]> =>
-  idsIn(runningIn(db, region).where('dueAtMs', 'is', null));
+export const settledRunningIds = async (db: Db, region: string): Promise<string[]> =>
+  idsOf(await settledRunning(db, { region }));
 
 export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   if (ids.length === 0) return [];
@@ -55,6 +63,17 @@ export interface Overdue {
   stopDueAtMs: number;
 }
 
+const overdue = prepared<{ nowMs: number; afterMs: number; afterId: string; limit: number }>()((db, p) =>
+  db
+    .selectFrom('instance')
+    .select(['id', 'ownerId', 'stopDueAtMs'])
+    .where('stopDueAtMs', '<=', p('nowMs'))
+    .where(sql<SqlBool>`("stopDueAtMs", id) > (cast(${p('afterMs')} as bigint), ${p('afterId')})`)
+    .orderBy('stopDueAtMs')
+    .orderBy('id')
+    .limit(count(p('limit'))),
+);
+
 /** Instances past their stop time, longest overdue first; `after` null starts at the first. */
 export async function overdueInstances(
   db: Db,
@@ -62,17 +81,24 @@ export async function overdueInstances(
   after: Pick<Overdue, 'stopDueAtMs' | 'id'> | null,
   limit: number,
 ): Promise<Overdue[]> {
-  let overdue = db.selectFrom('instance').select(['id', 'ownerId', 'stopDueAtMs']).where('stopDueAtMs', '<=', nowMs);
-  if (after) overdue = overdue.where(sql<boolean>`("stopDueAtMs", id) > (${after.stopDueAtMs}, ${after.id})`);
-  const rows = await overdue.orderBy('stopDueAtMs').orderBy('id').limit(limit).execute();
+  const { stopDueAtMs: afterMs, id: afterId } = after ?? { stopDueAtMs: 0, id: '' };
+  const rows = await overdue(db, { nowMs, afterMs, afterId, limit });
   return rows.map(({ stopDueAtMs: atMs, ...row }) => ({ ...row, stopDueAtMs: atMs ?? nowMs }));
 }
 
+const idleWatched = prepared<{ afterId: string; limit: number }>()((db, p) =>
+  db
+    .selectFrom('instance')
+    .select('id')
+    .where('idleAfterMs', 'is not', null)
+    .where('id', '>', p('afterId'))
+    .orderBy('id')
+    .limit(count(p('limit'))),
+);
+
 /** Running instances with an idle limit, by id; `afterId` '' starts at the first. */
-export async function idleWatchedIds(db: Db, afterId: string, limit: number): Promise<string[]> {
-  const watched = db.selectFrom('instance').select('id').where('idleAfterMs', 'is not', null);
-  return idsIn(watched.where('id', '>', afterId).orderBy('id').limit(limit));
-}
+export const idleWatchedIds = async (db: Db, afterId: string, limit: number): Promise<string[]> =>
+  idsOf(await idleWatched(db, { afterId, limit }));
 
 interface ActivePage {
   afterId: string;
@@ -84,7 +110,7 @@ interface ActivePage {
 const activeIn = (db: Db, { reachable = false }: { reachable?: boolean | undefined }) => {
   const rows = db.selectFrom('instance').selectAll().where('desired', '<>', 'released');
   return reachable
-    ? rows.where('ownerId', 'not in', db.selectFrom('account').select('id').where('disabled', '=', 1))
+    ? rows.where('ownerId', 'not in', db.selectFrom('account').select('id').where('disabled', '=', sql.lit(1)))
     : rows;
 };
 
@@ -114,14 +140,17 @@ export const activeRowsAmong = (
 export const activeIdsOf = (db: Db, ownerId: string): Promise<string[]> =>
   idsIn(db.selectFrom('instance').select('id').where('ownerId', '=', ownerId).where('desired', '<>', 'released'));
 
-/** Instances that are to run although their account is disabled. */
-export const instancesOfDisabledAccounts = (db: Db): Promise<{ id: string; ownerId: string }[]> =>
+const ofDisabledAccounts = prepared()((db) =>
   db
     .selectFrom('instance')
     .select(['id', 'ownerId'])
     .where('ownerId', 'in', db.selectFrom('account').select('id').where('disabled', '=', sql.lit(1)))
-    .where('desired', '=', 'running')
-    .execute();
+    .where('desired', '=', 'running'),
+);
+
+/** Instances that are to run although their account is disabled. */
+export const instancesOfDisabledAccounts = (db: Db): Promise<{ id: string; ownerId: string }[]> =>
+  ofDisabledAccounts(db, {});
 
 export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];

@@ -63,6 +63,7 @@ export const sizedSpec = z.object({
 });
 
 export const specWithImage = z.object({ image: z.object({ id: z.string() }) });
+export const specWithNames = z.object({ name: z.string(), type: z.object({ id: z.string() }) });
 
 const typeOfSpec = z.object({
   id: z.string().transform(instanceTypeId),

@@ -64,7 +64,7 @@ export async function holderOfApiKey(
     .select(['apiKey.id as apiKeyId', 'apiKey.scopes', 'apiKey.addresses', 'apiKey.expiresAtMs', 'apiKey.lastUsedAtMs'])
     .where('apiKey.hash', '=', hash)
     .where(isActive(nowMs))
-    .where('account.disabled', '=', 0)
+    .where('account.disabled', '=', sql.lit(0))
     .executeTakeFirst();
 }
 

@@ -6,6 +6,7 @@ import { sql, type Insertable, type Selectable } from 'kysely';
 import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { isSqlite, newRows } from '../db/dialect.ts';
+import { count, prepared } from '../db/prepared.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
 import type { Db } from '../store.ts';
@@ -96,7 +97,7 @@ async function openGrantsOf(db: Db, accountIds: string[]): Promise<{ accountId: 
     .selectFrom('creditGrant')
     .selectAll()
     .where('accountId', 'in', accountIds)
-    .where('leftMicros', '>', 0)
+    .where('leftMicros', '>', sql.lit(0))
     .execute();
   return rows.map((row) => ({ accountId: row.accountId, grant: grantFromRow(row) }));
 }
@@ -151,7 +152,7 @@ export async function entriesAbout(db: Db, subjectId: string, sinceId: number): 
     .selectFrom('entry')
     .selectAll()
     .where('subjectId', '=', subjectId)
-    .where('kind', '<>', 'charge')
+    .where('kind', '<>', sql.lit('charge'))
     .where('id', '>=', sinceId)
     .orderBy('id')
     .execute();
@@ -246,20 +247,18 @@ export async function reversalsOf(db: Db, { accountId, id }: Pick<EntryRow, 'acc
 }
 
 /** Grants past their expiry that still hold money. */
-export async function expiredGrants(
-  db: Db,
-  nowMs: number,
-  limit: number,
-): Promise<{ id: string; accountId: string }[]> {
-  return db
+const expired = prepared<{ nowMs: number; limit: number }>()((db, p) =>
+  db
     .selectFrom('creditGrant')
     .select(['id', 'accountId'])
-    .where('leftMicros', '>', 0)
-    .where('expiresAtMs', '<=', nowMs)
+    .where('leftMicros', '>', sql.lit(0))
+    .where('expiresAtMs', '<=', p('nowMs'))
     .orderBy('expiresAtMs')
-    .limit(limit)
-    .execute();
-}
+    .limit(count(p('limit'))),
+);
+
+export const expiredGrants = (db: Db, nowMs: number, limit: number): Promise<{ id: string; accountId: string }[]> =>
+  expired(db, { nowMs, limit });
 
 /** Money that the account holds now, by ledger. */
 export async function moneyOf(db: Db, accountId: string): Promise<{ cash: number; voucher: number; credit: number }> {

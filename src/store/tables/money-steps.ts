@@ -28,7 +28,7 @@ export async function chargedPeriodsAfter(
     .selectFrom('usagePeriod')
     .select(priced)
     .where('closedAtMs', 'is', null)
-    .where('isCharging', '=', 1)
+    .where('isCharging', '=', sql.lit(1))
     .where(sql<boolean>`("accountId", id) > (${accountId}, ${id})`)
     .orderBy('accountId')
     .orderBy('id')
@@ -46,7 +46,7 @@ export async function chargedCostsOf(
     .selectFrom('usagePeriod')
     .select([...priced, 'subjectId'])
     .where('closedAtMs', 'is', null)
-    .where('isCharging', '=', 1)
+    .where('isCharging', '=', sql.lit(1))
     .where('accountId', '=', accountId)
     .execute();
   return periods.filter(({ subjectId }) => among === null || among.has(subjectId)).map(costOfPeriod);
@@ -100,9 +100,11 @@ export async function writeMoneyState(
 
 const limited = (db: Db) => db.selectFrom('account').where('moneyStep', '<>', sql.lit('none'));
 
+const limitedRows = prepared()((db) => limited(db).select(['id', 'moneyStep']));
+
 /** Steps of the accounts that are at one. */
 export async function limitedAccounts(db: Db): Promise<Map<string, MoneyStep>> {
-  const rows = await limited(db).select(['id', 'moneyStep']).execute();
+  const rows = await limitedRows(db, {});
   return new Map(rows.map(({ id, moneyStep }) => [id, oneOf(moneySteps, moneyStep)]));
 }
 

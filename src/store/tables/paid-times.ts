@@ -1,9 +1,9 @@
 /** Paid time of instances. The instance is locked before its row here. */
-import { sql, type Selectable } from 'kysely';
+import { sql, type Selectable, type SqlBool } from 'kysely';
 import { paidAheadModes, type PaidTime } from '../../domain/paid-time.ts';
 import { encodeFlag, oneOf } from '../db/columns.ts';
 import type { PaidTimeTable } from '../db/billing-schema.ts';
-import { prepared } from '../db/prepared.ts';
+import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
 /** `firstEntryId` is the first entry that paid for it; 0 if nothing was paid. */
@@ -44,6 +44,17 @@ export interface DuePaidTime {
   dueAtMs: number;
 }
 
+const dueRows = prepared<{ nowMs: number; afterMs: number; afterId: string; limit: number }>()((db, p) =>
+  db
+    .selectFrom('paidTime')
+    .select(['instanceId', 'accountId', 'dueAtMs'])
+    .where('dueAtMs', '<=', p('nowMs'))
+    .where(sql<SqlBool>`("dueAtMs", "instanceId") > (cast(${p('afterMs')} as bigint), ${p('afterId')})`)
+    .orderBy('dueAtMs')
+    .orderBy('instanceId')
+    .limit(count(p('limit'))),
+);
+
 /** Rows with a warning or an end to handle, longest due first; `after` null starts at the first. */
 export async function duePaidTimes(
   db: Db,
@@ -51,8 +62,7 @@ export async function duePaidTimes(
   after: Pick<DuePaidTime, 'dueAtMs' | 'instanceId'> | null,
   limit: number,
 ): Promise<DuePaidTime[]> {
-  let due = db.selectFrom('paidTime').select(['instanceId', 'accountId', 'dueAtMs']).where('dueAtMs', '<=', nowMs);
-  if (after) due = due.where(sql<boolean>`("dueAtMs", "instanceId") > (${after.dueAtMs}, ${after.instanceId})`);
-  const rows = await due.orderBy('dueAtMs').orderBy('instanceId').limit(limit).execute();
+  const { dueAtMs: afterMs, instanceId: afterId } = after ?? { dueAtMs: 0, instanceId: '' };
+  const rows = await dueRows(db, { nowMs, afterMs, afterId, limit });
   return rows.map(({ dueAtMs, ...row }) => ({ ...row, dueAtMs: dueAtMs ?? nowMs }));
 }

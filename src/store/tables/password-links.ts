@@ -1,5 +1,5 @@
 /** Links that set a password, made and used under the account's lock. */
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import type { PasswordLinkTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
@@ -23,7 +23,7 @@ export const activePasswordLink = (
     .select(['account.username', 'account.email'])
     .where('passwordLink.hash', '=', hash)
     .where('passwordLink.expiresAtMs', '>', nowMs)
-    .where('account.disabled', '=', 0)
+    .where('account.disabled', '=', sql.lit(0))
     .executeTakeFirst();
 
 export async function deletePasswordLinksOf(tx: Db, accountId: string): Promise<void> {

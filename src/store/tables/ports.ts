@@ -1,5 +1,5 @@
 /** Node ports, access settings (which reconciles never write), and links that open a port. */
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import type { Instance } from '../../domain/instance.ts';
 import type { AccessByPort } from '../../domain/port-access.ts';
 import { parseJson } from '../db/columns.ts';
@@ -73,7 +73,7 @@ export async function activeShare(db: Db, hash: string, nowMs: number): Promise<
     .selectAll('portShare')
     .where('portShare.hash', '=', hash)
     .where('portShare.expiresAtMs', '>', nowMs)
-    .where('account.disabled', '=', 0)
+    .where('account.disabled', '=', sql.lit(0))
     .executeTakeFirst();
 }
 

@@ -10,6 +10,7 @@ import {
 } from '../../domain/catalog.ts';
 import type { PriceChangeTable } from '../db/billing-schema.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
+import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { priceList, storagePriceList } from './json-schemas.ts';
 
@@ -85,10 +86,17 @@ export async function scheduledPrices(db: Db, { regionId, typeId }: Priced): Pro
   return rows.map(changeFromRow);
 }
 
-export async function isAnyPriceDue(db: Db, nowMs: number): Promise<boolean> {
-  const scheduled = db.selectFrom('priceChange').select('id').where('isScheduled', '=', sql.lit(1));
-  return (await scheduled.where('fromMs', '<=', nowMs).limit(1).executeTakeFirst()) !== undefined;
-}
+const firstDue = prepared<{ nowMs: number }>()((db, p) =>
+  db
+    .selectFrom('priceChange')
+    .select('id')
+    .where('isScheduled', '=', sql.lit(1))
+    .where('fromMs', '<=', p('nowMs'))
+    .limit(1),
+);
+
+export const isAnyPriceDue = async (db: Db, nowMs: number): Promise<boolean> =>
+  (await firstDue(db, { nowMs })).length > 0;
 
 /** Deletes the scheduled changes that are due and returns them, the earliest first. */
 export async function takeDuePrices(tx: Db, nowMs: number): Promise<PriceChange[]> {

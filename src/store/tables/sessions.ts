@@ -1,5 +1,5 @@
 /** Logins. A row stays until token and gateway sessions have ended: one revocation ends all. */
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import type { SessionTable } from '../db/account-schema.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
@@ -23,7 +23,7 @@ const holder = prepared<{ id: string; nowMs: number }>()((db, p) =>
     .where('session.id', '=', p('id'))
     .where('session.revokedAtMs', 'is', null)
     .where('session.expiresAtMs', '>', p('nowMs'))
-    .where('account.disabled', '=', 0),
+    .where('account.disabled', '=', sql.lit(0)),
 );
 
 export async function holderOfSession(

@@ -1,4 +1,4 @@
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
 import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
 import { volumeTypes } from '../../domain/disk.ts';
@@ -61,7 +61,7 @@ export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise
 }
 
 const listedOf = (db: Db, ownerId: string) =>
-  db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('listed', '=', 1);
+  db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('listed', '=', sql.lit(1));
 
 const newestTexts = (db: Db, ownerId: string, limit: number) =>
   listedOf(db, ownerId).select('publicText').orderBy('createdAtMs', 'desc').orderBy('id', 'desc').limit(limit);

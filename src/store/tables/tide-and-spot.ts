@@ -4,6 +4,7 @@ import { capacityOfSpec } from '../../domain/catalog.ts';
 import type { ResumableStop } from '../../domain/resume.ts';
 import type { SpotInstance } from '../../domain/spot.ts';
 import { parseJson } from '../db/columns.ts';
+import { count, prepared, type Parameter } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { appendEvent } from './events.ts';
 import { instanceFromRow, type InstanceRow } from './instance-columns.ts';
@@ -21,14 +22,26 @@ interface Page {
   limit: number;
 }
 
-const tideRows = (db: Db, region: string, { afterId, limit }: Page) =>
+interface InTide extends Page {
+  region: string;
+  atMs: number;
+}
+
+const preparedInTide = prepared<InTide>();
+
+const tideRows = (db: Db, p: Parameter<InTide>) =>
   db
     .selectFrom('instance')
     .select(['id', 'ownerId'])
-    .where('tideRegionId', '=', region)
-    .where('id', '>', afterId)
+    .where('tideRegionId', '=', p('region'))
+    .where('id', '>', p('afterId'))
     .orderBy('id')
-    .limit(limit);
+    .limit(count(p('limit')));
+
+const waitsFor = {
+  '<': preparedInTide((db, p) => tideRows(db, p).where('notBeforeMs', '<', p('atMs'))),
+  '>': preparedInTide((db, p) => tideRows(db, p).where('notBeforeMs', '>', p('atMs'))),
+};
 
 /** Waits for an earlier, or a later time than `opensAtMs`: two ranges of the index. */
 export const waitsForOtherWindow = (
@@ -37,28 +50,38 @@ export const waitsForOtherWindow = (
   than: '<' | '>',
   opensAtMs: number,
   page: Page,
-): Promise<Owned[]> => tideRows(db, region, page).where('notBeforeMs', than, opensAtMs).execute();
+): Promise<Owned[]> => waitsFor[than](db, { ...page, region, atMs: opensAtMs });
+
+const dueInWindow = preparedInTide((db, p) =>
+  tideRows(db, p).where('notBeforeMs', '<=', p('atMs')).where('dueAtMs', '<=', p('atMs')),
+);
 
 /** Whether an instance is due at its window, and perhaps no timer of the loop knows. */
-export async function isDueInWindow(db: Db, region: string, nowMs: number): Promise<boolean> {
-  const due = tideRows(db, region, { afterId: '', limit: 1 }).where('notBeforeMs', '<=', nowMs);
-  return (await due.where('dueAtMs', '<=', nowMs).executeTakeFirst()) !== undefined;
-}
+export const isDueInWindow = async (db: Db, region: string, nowMs: number): Promise<boolean> =>
+  (await dueInWindow(db, { region, atMs: nowMs, afterId: '', limit: 1 })).length > 0;
+
+const started = preparedInTide((db, p) =>
+  tideRows(db, p)
+    .select(sql<0 | 1>`case when "waitsSinceMs" is null then 0 else 1 end`.as('waits'))
+    .where('notBeforeMs', 'is', null),
+);
 
 /** Started, or in the capacity queue. */
 export const startedInTide = (db: Db, region: string, page: Page): Promise<(Owned & { waits: 0 | 1 })[]> =>
-  tideRows(db, region, page)
-    .select(sql<0 | 1>`case when "waitsSinceMs" is null then 0 else 1 end`.as('waits'))
-    .where('notBeforeMs', 'is', null)
-    .execute();
+  started(db, { ...page, region, atMs: 0 });
+
+const holders = (db: Db, p: Parameter<InTide>) =>
+  tideRows(db, p).where('notBeforeMs', 'is', null).where('waitsSinceMs', 'is', null);
+const announced = preparedInTide((db, p) => holders(db, p).where('windowEndsAtMs', 'is not', null));
+const announcedForOther = preparedInTide((db, p) =>
+  holders(db, p).where((eb) => eb.or([eb('windowEndsAtMs', 'is', null), eb('windowEndsAtMs', '<>', p('atMs'))])),
+);
 
 /** Holds capacity, and its window's end is announced for another time; null: not announced. */
-export const announcedOtherwise = (db: Db, region: string, endsAtMs: number | null, page: Page): Promise<Owned[]> => {
-  const rows = tideRows(db, region, page).where('notBeforeMs', 'is', null).where('waitsSinceMs', 'is', null);
-  return endsAtMs === null
-    ? rows.where('windowEndsAtMs', 'is not', null).execute()
-    : rows.where((eb) => eb.or([eb('windowEndsAtMs', 'is', null), eb('windowEndsAtMs', '<>', endsAtMs)])).execute();
-};
+export const announcedOtherwise = (db: Db, region: string, endsAtMs: number | null, page: Page): Promise<Owned[]> =>
+  endsAtMs === null
+    ? announced(db, { ...page, region, atMs: 0 })
+    : announcedForOther(db, { ...page, region, atMs: endsAtMs });
 
 export interface SpotHolder extends SpotInstance {
   ownerId: string;
@@ -82,30 +105,39 @@ export async function spotHolders(db: Db, region: string): Promise<SpotHolder[]>
   });
 }
 
-export const dueReclaims = (db: Db, nowMs: number, limit: number): Promise<Owned[]> =>
+const reclaimsUntil = prepared<{ nowMs: number; limit: number }>()((db, p) =>
   db
     .selectFrom('instance')
     .select(['id', 'ownerId'])
-    .where('reclaimAtMs', '<=', nowMs)
+    .where('reclaimAtMs', '<=', p('nowMs'))
     .where('desired', '=', sql.lit('running'))
     .orderBy('reclaimAtMs')
-    .limit(limit)
-    .execute();
+    .limit(count(p('limit'))),
+);
+
+export const dueReclaims = (db: Db, nowMs: number, limit: number): Promise<Owned[]> =>
+  reclaimsUntil(db, { nowMs, limit });
+
+const resumable = ({ ofRegion }: { ofRegion: boolean }) =>
+  prepared<{ after: ResumableStop; regionId: string } & Page>()((db, p) =>
+    db
+      .selectFrom('instance')
+      .select(['id', 'ownerId', 'regionId'])
+      .where('resumesAfter', '=', p('after'))
+      .where('id', '>', p('afterId'))
+      .$if(ofRegion, (rows) => rows.where('regionId', '=', p('regionId')))
+      .orderBy('id')
+      .limit(count(p('limit'))),
+  );
+const resumableAnywhere = resumable({ ofRegion: false });
+const resumableInRegion = resumable({ ofRegion: true });
 
 /** Stopped instances that start again after a stop of this kind; `regionId` null: of any region. */
 export const toResume = (
   db: Db,
-  { after, regionId, afterId, limit }: { after: ResumableStop; regionId: string | null } & Page,
-): Promise<(Owned & { regionId: string })[]> => {
-  const rows = db
-    .selectFrom('instance')
-    .select(['id', 'ownerId', 'regionId'])
-    .where('resumesAfter', '=', after)
-    .where('id', '>', afterId)
-    .orderBy('id')
-    .limit(limit);
-  return (regionId === null ? rows : rows.where('regionId', '=', regionId)).execute();
-};
+  { regionId, ...page }: { after: ResumableStop; regionId: string | null } & Page,
+): Promise<(Owned & { regionId: string })[]> =>
+  regionId === null ? resumableAnywhere(db, { ...page, regionId: '' }) : resumableInRegion(db, { ...page, regionId });
 
 /** Announces a stop, or takes an announcement back: a new revision, which the files follow. */
 export async function writeNotice(

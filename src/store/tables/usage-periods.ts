@@ -150,17 +150,20 @@ export const duePeriods = (
 ): Promise<PeriodRow[]> =>
   (regionId === null ? dueStorage : dueCompute)(db, { ...of, regionId: regionId ?? '', afterId, lastId, limit });
 
-/** Id of the `size`th period from `afterId` on that costs money; null: there are fewer. */
-export async function endOfChargingWindow(db: Db, afterId: number, size: number): Promise<number | null> {
-  const row = await db
+const chargingFrom = prepared<{ afterId: number; offset: number }>()((db, p) =>
+  db
     .selectFrom('usagePeriod')
     .select('id')
     .where('isCharging', '=', sql.lit(1 as const))
-    .where('id', '>', afterId)
+    .where('id', '>', p('afterId'))
     .orderBy('id')
-    .offset(count(size - 1))
-    .limit(count(1))
-    .executeTakeFirst();
+    .offset(count(p('offset')))
+    .limit(count(1)),
+);
+
+/** Id of the `size`th period from `afterId` on that costs money; null: there are fewer. */
+export async function endOfChargingWindow(db: Db, afterId: number, size: number): Promise<number | null> {
+  const [row] = await chargingFrom(db, { afterId, offset: size - 1 });
   return row?.id ?? null;
 }
 
@@ -169,7 +172,7 @@ export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
   await tx
     .updateTable('usagePeriod')
     .set((eb) => ({ chargedUntilMs: eb('chargedUntilMs', '+', stepMs), freeMs: eb('freeMs', '+', stepMs) }))
-    .where('isCharging', '=', 1)
+    .where('isCharging', '=', sql.lit(1))
     .execute();
 }
 
@@ -180,7 +183,7 @@ export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
 export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Promise<void> {
   const open = tx.updateTable('usagePeriod').where('closedAtMs', 'is', null).where('state', '=', 'charged');
   if (!isBilled) {
-    await open.set({ isCharging: 0 }).where('isCharging', '=', 1).execute();
+    await open.set({ isCharging: 0 }).where('isCharging', '=', sql.lit(1)).execute();
     return;
   }
   const fromNow = open.set((eb) => ({
@@ -188,8 +191,8 @@ export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Pro
     chargedUntilMs: nowMs,
     freeMs: sql<number>`${eb.ref('freeMs')} + cast(${nowMs} as bigint) - ${eb.ref('chargedUntilMs')}`,
   }));
-  await fromNow.where('isCharging', '=', 1).where('chargedUntilMs', '>', nowMs).execute();
-  await fromNow.where('isCharging', '=', 0).where('priceMicros', '>', 0).execute();
+  await fromNow.where('isCharging', '=', sql.lit(1)).where('chargedUntilMs', '>', nowMs).execute();
+  await fromNow.where('isCharging', '=', sql.lit(0)).where('priceMicros', '>', 0).execute();
 }
 
 /** Rows of resources without an open period, page by page. */

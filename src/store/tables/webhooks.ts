@@ -1,6 +1,7 @@
 /** Webhooks, their cursors in the events of accounts, and their last deliveries. */
 import { sql, type Insertable, type Selectable, type Updateable } from 'kysely';
 import { parseJson } from '../db/columns.ts';
+import { count, prepared } from '../db/prepared.ts';
 import type { WebhookDeliveryTable, WebhookTable } from '../db/webhook-schema.ts';
 import type { Db } from '../store.ts';
 import { texts } from './json-schemas.ts';
@@ -37,10 +38,9 @@ export async function deleteWebhook(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('webhook').where('id', '=', id).execute();
 }
 
-/** Enabled webhooks that have an event, or are of all accounts, and are due; last served last. */
-export const dueWebhooks = (db: Db, nowMs: number, limit: number): Promise<(WebhookRow & { roles: string })[]> =>
+const due = prepared<{ nowMs: number; limit: number }>()((db, p) =>
   enabledWebhooks(db)
-    .where('nextAttemptAtMs', '<=', nowMs)
+    .where('nextAttemptAtMs', '<=', p('nowMs'))
     .where((eb) =>
       eb.or([
         eb('allAccounts', '=', 1),
@@ -57,8 +57,12 @@ export const dueWebhooks = (db: Db, nowMs: number, limit: number): Promise<(Webh
       ]),
     )
     .orderBy('nextAttemptAtMs')
-    .limit(limit)
-    .execute();
+    .limit(count(p('limit'))),
+);
+
+/** Enabled webhooks that have an event, or are of all accounts, and are due; last served last. */
+export const dueWebhooks = (db: Db, nowMs: number, limit: number): Promise<(WebhookRow & { roles: string })[]> =>
+  due(db, { nowMs, limit });
 
 /** Undefined once deleted or switched off. */
 export const enabledWebhook = (db: Db, id: string): Promise<(WebhookRow & { roles: string }) | undefined> =>
@@ -70,8 +74,8 @@ const enabledWebhooks = (db: Db) =>
     .innerJoin('account as owner', 'owner.id', 'webhook.ownerId')
     .selectAll('webhook')
     .select('owner.roles')
-    .where('enabled', '=', 1)
-    .where('owner.disabled', '=', 0);
+    .where('enabled', '=', sql.lit(1))
+    .where('owner.disabled', '=', sql.lit(0));
 
 export interface PendingAccount {
   accountId: string;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { ExportedCharge } from '../../../src/control/billing/focus-charges.ts';
 import { HOUR_MS } from '../../../src/domain/durations.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { accountRow } from '../store/rows.ts';
+import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
 import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
 
 const november = { month: '2026-11', timeZone: 'UTC' };
@@ -40,6 +40,31 @@ onBothEngines('exported charges', (open) => {
     expect(charges).toHaveLength(603);
     expect(charges[2]).toMatchObject({ username: 'ann', period: { subjectId: 'i-1', labels: JSON.stringify(labels) } });
     expect(await flat((await exports.own(callerOf('bob'), november)).pages)).toHaveLength(1);
+  });
+
+  test('name the instance, region and type of what was paid ahead and given back', async () => {
+    const store = await open();
+    const { exports } = await booksOf(store);
+    const labels = JSON.stringify({ team: 'red' });
+    const spec = JSON.stringify({ name: 'paid', regionId: 'here', type: { id: 'type-1' } });
+    await store.write(async (tx) => {
+      await tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here', name: 'Here' }))
+        .execute();
+      const row = instanceRow({ id: 'i-bought', ownerId: 'ann', regionId: 'here', spec, labels });
+      await tx.insertInto('instance').values(row).execute();
+    });
+    const entry = { atMs: NOVEMBER + 2, micros: 7, subjectId: 'i-bought' };
+    await pay(store, { ...entry, kind: 'prepayment', from: 'cash', to: 'revenue' });
+    await pay(store, { ...entry, kind: 'refund', from: 'revenue', to: 'cash' });
+    const { pages } = await exports.own(ann, november);
+    const resource = { subjectName: 'paid', regionId: 'here', typeId: 'type-1', labels };
+    const ofInstance = (await flat(pages)).filter(({ entry }) => entry.subjectId === 'i-bought');
+    expect(ofInstance).toMatchObject([
+      { period: null, regionName: 'Here', resource },
+      { period: null, regionName: 'Here', resource },
+    ]);
   });
 
   test('contain the charges of each account, however many accounts there are', async () => {

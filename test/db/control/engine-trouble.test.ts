@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import type { SimulatedFault, Verb } from '../../../src/engines/simulated/injected-faults.ts';
@@ -88,6 +89,40 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(again.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: true });
     await settled(world);
     await expectConsistent(world);
+  });
+
+  test('shows an image that a node still downloads as a pull, however often it asks', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
+    let [tries, isThere] = [0, false];
+    let ours: string | undefined;
+    const text = 'a node of the cluster still downloads big:1';
+    world.drivers.engine = {
+      ...world.engine,
+      async ensure(spec, signal) {
+        if (isThere || (ours ??= spec.id) !== spec.id) return world.engine.ensure(spec, signal);
+        tries += 1;
+        throw new EngineFault('busy', text, { retry: true, reason: 'imagePending' });
+      },
+    };
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
+    // A launch wakes the loop, as a hint of the engine does.
+    const wake = async (): Promise<void> => {
+      await world.store.write((tx) => makeDue(tx, [instanceId], Date.now()));
+      await instances.launch(world.caller, world.launchInput(), null);
+    };
+    for (let asked = 1; asked <= 3; asked++) {
+      await eventually(() => tries >= asked);
+      const waiting = await world.until(instanceId, hasStatus('PullingImage'));
+      expect(waiting.instanceRuntimeInfo).toMatchObject({
+        phase: 'DownloadImage',
+        message: text,
+        diagnosisReason: '',
+      });
+      isThere = asked === 3;
+      await wake();
+    }
+    await world.until(instanceId, hasStatus('Running'));
   });
 
   test('limits retries of an engine that reports a container it never created', async () => {

@@ -4,7 +4,7 @@ import type { Caller } from '../../../src/control/index.ts';
 import { defaultImages } from '../../../src/engines/simulated/images.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { eventually, hasStatus, IMAGE_REF, makeWorld, type World } from '../../fixtures/control.ts';
 
 /** A registry that accepts any credentials; see `engines/simulated/images.ts`. */
 const SERVER = 'private.invalid';
@@ -238,6 +238,30 @@ onBothEngines('an image of an account', (open) => {
     expect(listed.at(-1)?.state, 'the state reveals no pull of another account').not.toBe('Ready');
   });
 
+  test('starts with the login of its own account, and none for a public image', async () => {
+    const world = await makeWorld(await open());
+    const given = new Map<string, string>();
+    world.drivers.engine = {
+      ...world.engine,
+      ensure(spec, signal) {
+        const login = `${spec.imageRef} ${spec.imageCredentials?.username ?? '-'}`;
+        if (!given.has(spec.id)) given.set(spec.id, login);
+        return world.engine.ensure(spec, signal);
+      },
+    };
+    const { images, registries } = world.running.control;
+    const bob = await world.account('bob');
+    for (const [caller, username] of [[world.caller, 'ada'] as const, [bob, 'bob'] as const]) {
+      await registries.create(caller, { ...credentials, username }, null);
+      const { imageId } = await images.create(caller, { name: 'tool', ref: REF }, null);
+      const { instanceId } = await launch(world, imageId, caller);
+      await world.until(instanceId, hasStatus('Running'));
+    }
+    const { instanceId } = await world.running.control.instances.launch(bob, world.launchInput(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect([...given.values()]).toEqual([`${REF} ada`, `${REF} bob`, `${IMAGE_REF} -`]);
+  });
+
   test('is not shared with a pull of another account', async () => {
     const { registered, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 400 } } });
@@ -278,14 +302,20 @@ onBothEngines('an image of an account', (open) => {
 
   test('is pulled once for concurrent instances of its account', async () => {
     const { registered, engine } = watched();
-    const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
+    const world = await makeWorld(await open(), { engine });
     const { imageId } = await world.running.control.images.create(
       world.caller,
       { name: 'one', ref: 'quay.io/a/one' },
       null,
     );
     registered.pulls.length = 0; // the check
+    const held = Promise.withResolvers<void>();
+    const { ensureImage } = world.engine;
+    world.engine.ensureImage = (...request) => held.promise.then(() => ensureImage(...request));
     const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
+    for (const { instanceId } of all)
+      await world.until(instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'DownloadImage');
+    held.resolve();
     for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
     expect(registered.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
   });

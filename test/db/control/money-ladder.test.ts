@@ -1,6 +1,7 @@
 /** What happens when the money of an account ends, and when it comes back. */
 import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
+import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { MoneyRules } from '../../../src/domain/money-ladder.ts';
 import { onlyWithoutMoney } from '../../../src/control/billing/follow-money.ts';
 import { makeMetering } from '../../../src/control/billing/metering.ts';
@@ -65,6 +66,18 @@ async function ladderRuns(world: World, clock: { aheadMs: number }): Promise<voi
   clock.aheadMs += 2 * MINUTE_MS;
   const nowMs = Date.now() + clock.aheadMs;
   await eventually(async () => Number(await setting(world.store.read, 'billing.ladderRanAt')) >= nowMs);
+}
+
+/** The money is spent, and the date of the archive has come. */
+function reachesArchive({ store }: World, { accountId }: Caller): Promise<unknown> {
+  const nowMs = Date.now();
+  return store.write((tx) =>
+    tx
+      .updateTable('account')
+      .set({ balanceMicros: 0, moneyStep: 'stop', moneyArchiveAtMs: nowMs, moneyDeleteAtMs: nowMs + 30 * DAY_MS })
+      .where('id', '=', accountId)
+      .execute(),
+  );
 }
 
 const setMoney = ({ store }: World, { accountId }: Caller, dollars: number) =>
@@ -257,14 +270,7 @@ onBothEngines('an account whose money ends', (open) => {
     const { saveImage } = world.engine;
     world.engine.saveImage = () =>
       Promise.reject(simulatedFault('no_capacity', 'the disk is full', { reason: 'diskFull' }));
-    const nowMs = Date.now();
-    await world.store.write((tx) =>
-      tx
-        .updateTable('account')
-        .set({ balanceMicros: 0, moneyStep: 'stop', moneyArchiveAtMs: nowMs, moneyDeleteAtMs: nowMs + 30 * DAY_MS })
-        .where('id', '=', caller.accountId)
-        .execute(),
-    );
+    await reachesArchive(world, caller);
     await world.until(
       id,
       ({ instanceRuntimeInfo: { phase, diagnosisReason } }) =>
@@ -278,6 +284,32 @@ onBothEngines('an account whose money ends', (open) => {
       status: 'Stopped',
       diagnosisReason: 'ArchiveFailed',
     });
+  });
+
+  test('has instances archived that failed to start', async () => {
+    const { world } = await movable(await open(), { limits: { maxAttempts: 1 } });
+    const caller = await world.account('poor', 1_000);
+    const id = await launched(world, caller);
+    const { ensure } = world.engine;
+    world.engine.ensure = () => Promise.reject(simulatedFault('rejected', 'no more'));
+    await world.engine.host.crash(idOf(id));
+    await world.until(id, hasStatus('StartingFailed'));
+    world.engine.ensure = ensure;
+    await reachesArchive(world, caller);
+    const archived = await world.until(id, hasStatus('Archived'));
+    expect(archived.instanceRuntimeInfo).toMatchObject({ phase: 'Archived', diagnosisReason: '' });
+  });
+
+  test('keeps instances where the engine cannot save them', async () => {
+    const { world, clock } = await movable(await open(), { capabilities: { saveImage: false } });
+    const caller = await world.account('poor', 1_000);
+    const id = await launched(world, caller);
+    await world.running.control.instances.stop(caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    await reachesArchive(world, caller);
+    await reaches(world, caller, 'archive');
+    await ladderRuns(world, clock);
+    expect((await world.instance(id)).instanceRuntimeInfo).toMatchObject({ status: 'Stopped', phase: 'Stopped' });
   });
 
   test('gets its days again for time in which Berth was off', async () => {

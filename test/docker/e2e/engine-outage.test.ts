@@ -153,7 +153,14 @@ test('a process that a killed engine no longer tracks is ended, and its containe
   await engine.start();
   expect((await fixture.inspect(spec.id)).State.Running).toBe(false);
   expect((await expectFault(subject.ensure(spec), 'busy')).message).toMatch(/Berth ended the process, and retries/);
-  await subject.until('it runs', async () => subject.ensure(spec).then(expectRunning, () => false as const));
+  let last: unknown;
+  const what = (): string => `it runs (${String(last)})`;
+  await subject.until(what, async () =>
+    subject.ensure(spec).then(expectRunning, (fault: unknown) => {
+      last = fault;
+      return false as const;
+    }),
+  );
   expect((await fixture.inspect(spec.id)).Id).toBe(Id);
   await subject.clear();
   await fixture.stop();

@@ -116,7 +116,8 @@ describe.each([
         ...(await docker.listNetworks({ filters })).map(({ Name }) => Name),
         ...(await docker.listContainers({ all: true, filters })).flatMap(({ Names }) => Names),
       ],
-      (left) => left.every((name) => name.startsWith('/berth-relay-')),
+      // The relay stays for the next instance, the shared folder for its account.
+      (left) => left.every((name) => /^(\/berth-relay|berth-shared)-/.test(name)),
     );
   });
 });

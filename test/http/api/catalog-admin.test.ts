@@ -243,6 +243,53 @@ test('a region is added with its engine, listed, launched in, and gone for users
   expect(again).toMatchObject({ status: 404, json: { message: expect.stringMatching(/region Annex is retired/) } });
 });
 
+test('a region in a cluster has a namespace of its own, which stays', async () => {
+  const settingsOf = (namespace: string, apiUrl = 'https://cluster.test:6443') => ({
+    kubernetes: { login: 'token' as const, apiUrl, namespace, networkPolicies: true },
+    pools: [
+      {
+        name: 'default' as const,
+        sizeGB: 500,
+        claims: { storageClass: 'fast', sizeLimit: 'hard' as const, filesImage: 'busybox:1.37' },
+      },
+    ],
+    nodePorts: { first: 31_000, last: 31_099 },
+  });
+  const region = (value: string, settings: ReturnType<typeof settingsOf>) => ({
+    name: value,
+    value,
+    location: 'cellar',
+    sshAddress: '192.0.2.7',
+    credentials: 'token',
+    settings,
+  });
+  const idOf = async (value: string, settings: ReturnType<typeof settingsOf>): Promise<string> =>
+    (await admin.createRegion(region(value, settings))).region.regionId;
+  const regionId = await idOf('one', settingsOf('gpus'));
+  const taken = {
+    status: 409,
+    json: { message: expect.stringMatching(/is that of region one .* make a namespace for each region/) },
+  };
+  const same = region('two', settingsOf('gpus', 'https://CLUSTER.test:6443/'));
+  expect(await post('region/create', same)).toMatchObject(taken);
+  const two = await idOf('two', settingsOf('gpus', 'https://other.test:6443'));
+  expect(await post('region/update', { regionId: two, version: 1, settings: settingsOf('gpus') })).toMatchObject(taken);
+  const moved = settingsOf('elsewhere');
+  expect(await post('region/update', { regionId, version: 1, settings: moved })).toMatchObject({
+    status: 400,
+    json: { message: expect.stringMatching(/instances and disks of the region are in gpus; create another region/) },
+  });
+  // The address of the API server may change.
+  const address = settingsOf('gpus', 'https://cluster.test:443');
+  expect(await post('region/update', { regionId, version: 1, settings: address })).toMatchObject({ status: 200 });
+});
+
+const inCluster = (kubernetes: object): object => ({
+  kubernetes: { login: 'inCluster', namespace: 'berth', networkPolicies: true, ...kubernetes },
+  pools: [{ name: 'default', sizeGB: 1 }],
+  nodePorts: { first: 1, last: 2 },
+});
+
 test.each([
   [{ settings: { nomad: {} } }, /nomad/],
   [{ settings: { pools: [], nodePorts: { first: 1, last: 2 } } }, /pools/],
@@ -251,6 +298,8 @@ test.each([
   [{ value: 'A B' }, /lower-case/],
   [{ credentials: '' }, /credentials/],
   [{ engine: 'docker' }, /engine/],
+  [{ settings: inCluster({ podRanges: ['10.98.0.0'] }) }, /podRanges.*must be a range such as 10\.98\.0\.0\/16/],
+  [{ settings: inCluster({ peers: [{ cidr: 'gateway' }] }) }, /cidr.*must be a range such as/],
 ])('refuses a region with %j', async (over, text) => {
   const settings = {
     simulated: { cpuCores: 1, memoryGB: 1, gpus: 0 },

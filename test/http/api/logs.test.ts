@@ -51,6 +51,20 @@ test('pages the console: each line once, with its time and the next cursor', asy
   });
 });
 
+test('a stopped instance whose region keeps no root disks says why it has no logs', async () => {
+  const { client, launched, world } = await logFixture({}, { capabilities: { keepsRootDisk: false } });
+  const instanceId = await launched(SAYS);
+  await world.running.control.instances.stop(world.caller, { instanceId }, null);
+  await world.until(instanceId, hasStatus('Stopped'));
+  for (const source of ['console', 'init'] as const)
+    await expect(client.logs({ instanceId, source })).rejects.toMatchObject({
+      status: 409,
+      code: 'not_now',
+      message: expect.stringMatching(/is Stopped, and .* ended with its run, as its root disk did: start the instance/),
+    });
+  expect((await client.logs({ instanceId, source: 'events' })).lines).not.toEqual([]);
+});
+
 test('pages init script and events in the same shape', async () => {
   const { client, launched } = await logFixture();
   const instanceId = await launched('# berth-sim: init says after 0ms one\n# berth-sim: init says after 10ms two\n');

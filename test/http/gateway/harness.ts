@@ -7,7 +7,7 @@ import type { IncomingHttpHeaders, IncomingMessage, RequestListener, Server } fr
 import { connect, createServer as createTcpServer } from 'node:net';
 import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/index.ts';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import type { Log } from '../../../src/control/base/logger.ts';
@@ -69,13 +69,8 @@ export interface Harness {
   ): FakeInstance;
 }
 
-const cleanups: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const clean of cleanups.splice(0).toReversed()) await clean();
-});
-export const onCleanup = (clean: () => Promise<void>): void => {
-  cleanups.push(clean);
-};
+/** Runs after the test, last first. Not a hook of this file: the files of a worker share it. */
+export const onCleanup = (clean: () => Promise<void>): void => onTestFinished(clean);
 
 export interface HarnessOptions extends Partial<Omit<GatewayDeps, 'portDomain'>> {
   /** A function takes the bound port of the gateway. */
@@ -141,7 +136,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
     portDomain: typeof portDomain === 'function' ? portDomain(port) : portDomain,
   });
   await gateway.listenOn(server);
-  cleanups.push(async () => gateway.stop());
+  onCleanup(async () => gateway.stop());
   const harness: Harness = {
     gateway,
     origin: `http://${gateway.address}`,
@@ -211,7 +206,7 @@ export async function serve(listener: RequestListener): Promise<{ port: number; 
   const server = createServer(listener);
   server.listen(0, '127.0.0.1');
   const port = await portWhenListening(server);
-  cleanups.push(async () => {
+  onCleanup(async () => {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   });
@@ -230,7 +225,7 @@ export async function serveTcp(
   });
   server.listen(0, '127.0.0.1');
   const port = await portWhenListening(server);
-  cleanups.push(async () => {
+  onCleanup(async () => {
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
   });

@@ -210,19 +210,18 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(401);
   });
 
-  test('ends within a second of the expiry of the API key it was opened by', async () => {
-    const fixture = await open(way);
+  test('ends with the expiry of the API key it was opened by, before any recheck', async () => {
+    const fixture = await open(way, HOUR_MS);
     const { control, access } = fixture.world.running;
     const { caller } = await logIn(fixture.world.running);
     const instanceId = await launched(fixture);
-    const expiresAtMs = Date.now() + 700;
+    const expiresAtMs = Date.now() + 4_000;
     const { key } = await control.access.createApiKey(caller, { name: 'ci', expiresAtMs }, null);
     const tab = await tabOf(fixture, await access.authenticate({ kind: 'apiKey', key: key.fullKey }), instanceId);
     const byLogin = await tabOf(fixture, caller, instanceId);
     const [socket, stays] = [await tab.socket(), await byLogin.socket()];
     expect(await tab.save()).toBe(200);
-    await expect.poll(() => isOpen(socket), { timeout: 2_000, interval: 10 }).toBe(false);
-    expect(Date.now() - expiresAtMs).toBeLessThan(1_000);
+    await expect.poll(() => isOpen(socket), { interval: 10 }).toBe(false);
     expect(await tab.save()).toBe(401);
     expect(isOpen(stays)).toBe(true);
   });

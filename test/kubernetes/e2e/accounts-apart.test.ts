@@ -1,5 +1,11 @@
-/** Two accounts on one cluster: neither reaches the other; an account reaches its own instances. */
+/**
+ * Two accounts on one cluster: neither reaches the other; an account reaches its own instances. And
+ * the account of Berth itself has no rights over the nodes.
+ */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { InputOf } from '../../../src/contract/routes.ts';
 import { nodePortOf } from '../../fixtures/first-launch.ts';
 import { until, type Client } from '../../fixtures/server-process.ts';
 import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
@@ -56,4 +62,42 @@ test('instances reach those of their account alone, by address, name and node po
   // From outside, the node port is open and the other port is closed to everybody but the gateway.
   const direct = await fetch(`http://${two.node}:${two.nodePort}/name`);
   expect(await direct.text()).toBe(`${name}\n`);
+});
+
+test('an account without egress reaches its own instances alone, and one with a list what it names', async () => {
+  const outside = createServer((_request, response) => response.end('outside'));
+  await new Promise<void>((resolve) => outside.listen(0, scene.cluster.nodeAddress.replace(/\d+$/, '1'), resolve));
+  try {
+    const { address: host, port } = outside.address() as AddressInfo;
+    const { client: eve } = await scene.account('eve');
+    const [one, two] = await Promise.all([serving(eve), serving(eve)]);
+    const fetched = (): Promise<string> => fetchFrom(eve, one.instanceId, host, port);
+    await until(fetched, (answer) => answer === 'outside');
+    const set = (policy: InputOf<'setEgress'>['policy']) => scene.admin.setEgress({ account: 'eve', policy });
+    await set({ mode: 'none' });
+    await until(fetched, (answer) => answer === '');
+    expect(await fetchFrom(eve, one.instanceId, two.pod, 9000)).toBe(`${two.instanceId}-0`);
+    await set({ mode: 'list', allow: [{ cidr: host, ports: [String(port)] }] });
+    await until(fetched, (answer) => answer === 'outside');
+    await set({ mode: 'list', allow: [{ cidr: host, ports: [String(port - 1)] }] });
+    await until(fetched, (answer) => answer === '');
+  } finally {
+    outside.close();
+  }
+});
+
+test('the token of Berth makes no Pod with rights over its node', async () => {
+  const podWith = (securityContext: object, more: object = {}): string =>
+    JSON.stringify({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'escape', namespace: NAMESPACE },
+      spec: { ...more, containers: [{ name: 'main', image: 'registry.test/busybox:1', securityContext }] },
+    });
+  const create = (pod: string): Promise<string> =>
+    scene.cluster.kubectl(['create', '-f', '-', '--dry-run=server', '--as=system:serviceaccount:berth:berth'], pod);
+  expect(await create(podWith({}))).toContain('pod/escape created');
+  const volumes = [{ name: 'node', hostPath: { path: '/' } }];
+  for (const pod of [podWith({ privileged: true }), podWith({}, { hostPID: true }), podWith({}, { volumes })])
+    await expect(create(pod)).rejects.toThrow(/violates PodSecurity "baseline/);
 });

@@ -58,7 +58,6 @@ export async function makeKubernetesFixture({
   const namespace = `berth-${installation.slice(0, 8)}`;
   const networkImage = `berth.local/test-network:${installation}`;
   const settings: KubernetesEngineSettings = {
-    kind: 'kubernetes',
     login: 'token',
     apiUrl: cluster.apiUrl,
     ca: cluster.ca,

@@ -145,7 +145,7 @@ test('a front takes port 22 over from another Berth that has ended', async () =>
   await untilServed();
   await other.stop();
   fronts = makeFronts();
-  await untilServed();
+  expect((await untilServed()).stdout).toBe('served\n');
   await before.stop();
 });
 

@@ -8,7 +8,9 @@ import { ledgers, type Ledger } from '../../oracle/purses.ts';
 import { lifeOf } from '../../oracle/random-life.ts';
 import { chargeLife } from './charged-life.ts';
 
-const LIVES = Number(env['BERTH_LIVES'] ?? atLevel({ short: 10_000, long: 1_000_000 }));
+const LIVES = Number(env['BERTH_LIVES'] ?? atLevel({ short: 10_000, long: 100_000, soak: 1_000_000 }));
+/** A million take minutes of one core, without a turn in which a deadline could end them. */
+const DEADLINE_MS = 3_600_000;
 const LARGEST = 2 ** 48;
 
 /** Periods of a resource that overlap. */
@@ -42,37 +44,45 @@ function inexact(periods: readonly PeriodRow[]): string[] {
   });
 }
 
-test(`charges ${LIVES} random lives as the calculator does, to the micro-dollar`, () => {
-  const numbers = fc.array(fc.nat({ max: LARGEST }), { minLength: 1, maxLength: 45, size: 'max' });
-  const origin = fc.constantFrom(1_700_000_000_123, Date.UTC(2028, 1, 28, 23, 30), Date.UTC(2026, 9, 25, 0, 10));
-  const overdraft = fc.constantFrom(0, 0, 250_000);
-  fc.assert(
-    fc.property(numbers, origin, overdraft, (choices, startsAt, allowed) => {
-      const facts = lifeOf(choices, startsAt);
-      const options = { origin: startsAt, overdraft: allowed };
-      const ours = chargeLife(facts, options);
-      const theirs = calculate(facts, options);
+test(
+  `charges ${LIVES} random lives as the calculator does, to the micro-dollar`,
+  () => {
+    const numbers = fc.array(fc.nat({ max: LARGEST }), { minLength: 1, maxLength: 45, size: 'max' });
+    const origin = fc.constantFrom(1_700_000_000_123, Date.UTC(2028, 1, 28, 23, 30), Date.UTC(2026, 9, 25, 0, 10));
+    const overdraft = fc.constantFrom(0, 0, 250_000);
+    fc.assert(
+      fc.property(numbers, origin, overdraft, (choices, startsAt, allowed) => {
+        const facts = lifeOf(choices, startsAt);
+        const options = { origin: startsAt, overdraft: allowed };
+        const ours = chargeLife(facts, options);
+        const theirs = calculate(facts, options);
 
-      const charged = new Map<string, bigint>();
-      const balances = Object.fromEntries(ledgers.map((ledger) => [ledger, 0n])) as Record<Ledger, bigint>;
-      for (const { fromLedger, toLedger, amountMicros, line } of ours.entries) {
-        if (amountMicros <= 0) throw new Error(`an entry of ${amountMicros}`);
-        balances[fromLedger as Ledger] -= BigInt(amountMicros);
-        balances[toLedger as Ledger] += BigInt(amountMicros);
-        if (line !== undefined) charged.set(line, (charged.get(line) ?? 0n) + BigInt(amountMicros));
-      }
-      const costs = theirs.lines
-        .filter(({ booked }) => booked > 0n)
-        .map((one) => [`${one.resource} ${one.meter}`, one.booked] as const);
-      expect(charged).toEqual(new Map(costs));
-      expect(balances).toEqual(theirs.balances);
-      expect(ledgers.reduce((sum, ledger) => sum + balances[ledger], 0n)).toBe(0n);
-      const { cashMicros, grants, floorMicros } = ours.wallet.purse;
-      const held = (kind: string) => grants.reduce((sum, one) => sum + (one.kind === kind ? one.leftMicros : 0n), 0n);
-      expect([cashMicros, held('voucher'), held('credit')]).toEqual([balances.cash, balances.voucher, balances.credit]);
-      expect(cashMicros >= floorMicros).toBe(true);
-      expect([...overlaps(ours.periods), ...inexact(ours.periods)]).toEqual([]);
-    }),
-    { numRuns: LIVES },
-  );
-});
+        const charged = new Map<string, bigint>();
+        const balances = Object.fromEntries(ledgers.map((ledger) => [ledger, 0n])) as Record<Ledger, bigint>;
+        for (const { fromLedger, toLedger, amountMicros, line } of ours.entries) {
+          if (amountMicros <= 0) throw new Error(`an entry of ${amountMicros}`);
+          balances[fromLedger as Ledger] -= BigInt(amountMicros);
+          balances[toLedger as Ledger] += BigInt(amountMicros);
+          if (line !== undefined) charged.set(line, (charged.get(line) ?? 0n) + BigInt(amountMicros));
+        }
+        const costs = theirs.lines
+          .filter(({ booked }) => booked > 0n)
+          .map((one) => [`${one.resource} ${one.meter}`, one.booked] as const);
+        expect(charged).toEqual(new Map(costs));
+        expect(balances).toEqual(theirs.balances);
+        expect(ledgers.reduce((sum, ledger) => sum + balances[ledger], 0n)).toBe(0n);
+        const { cashMicros, grants, floorMicros } = ours.wallet.purse;
+        const held = (kind: string) => grants.reduce((sum, one) => sum + (one.kind === kind ? one.leftMicros : 0n), 0n);
+        expect([cashMicros, held('voucher'), held('credit')]).toEqual([
+          balances.cash,
+          balances.voucher,
+          balances.credit,
+        ]);
+        expect(cashMicros >= floorMicros).toBe(true);
+        expect([...overlaps(ours.periods), ...inexact(ours.periods)]).toEqual([]);
+      }),
+      { numRuns: LIVES },
+    );
+  },
+  DEADLINE_MS,
+);

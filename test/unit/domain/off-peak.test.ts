@@ -144,6 +144,21 @@ test('finds nothing without windows, and passes over a window that summer time s
   expect(spanOf('Europe/Berlin', '2026-10-25T00:45Z', skipped)?.[0]).toBe('2026-10-25T01:15:00.000Z');
 });
 
+test('answers for the same windows at any time in any order as it does for new ones', () => {
+  const windows = [of('sun', '02:15', '02:45'), of('sun', '22:00', '06:00'), of('mon', '08:00', '08:15')];
+  const fresh = () => ({ timeZone: 'Europe/Berlin', windows });
+  const asked = fresh();
+  const fromMs = Date.parse('2026-10-24T18:00Z');
+  const quarters = Array.from({ length: 96 }, (_, at) => fromMs + at * 15 * MINUTE_MS);
+  // Forwards by quarters, backwards by hours, and to both sides of each edge.
+  const edges = new Set(quarters.flatMap((at) => Object.values(nextWindow(fresh(), at) ?? {})));
+  const moments = [...quarters, ...quarters.toReversed().filter((_, at) => at % 4 === 0), ...edges, fromMs];
+  for (const at of moments.flatMap((one) => [one, one - 1])) {
+    expect(nextWindow(asked, at)).toEqual(nextWindow(fresh(), at));
+    expect(isOffPeak(asked, at)).toBe(isOffPeak(fresh(), at));
+  }
+});
+
 test('gives the default in the zone of the host, or in UTC where the host has none', () => {
   expect(defaultOffPeak('Asia/Tokyo')).toEqual(everyNight('Asia/Tokyo'));
   expect(defaultOffPeak('Etc/Unknown').timeZone).toBe('UTC');

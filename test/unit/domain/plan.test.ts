@@ -37,6 +37,7 @@ const taken: InstanceObservation = {
   startedAtMs: 0,
   disruption: { text: 'the node is drained', endsAtMs: 0 },
 };
+const reserved: InstanceObservation = { ...ended, reserved: true };
 const absent: InstanceObservation = { kind: 'absent' };
 const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
 
@@ -53,7 +54,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
         [null, saved].flatMap((archive) =>
-          [running, ended, created, absent, unknown, leaving, taken].map((observation) => {
+          [running, ended, reserved, created, absent, unknown, leaving, taken].map((observation) => {
             const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
             const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
             return { instance, observation, state, step: plan(instance, observation, now, limits) };
@@ -467,6 +468,15 @@ describe('plan', () => {
     expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', show: {} });
     expect(plan(instance, ended, now, limits).do).toBe('rest');
     expect(plan(instance, unknown, now, limits).do).toBe('rest');
+  });
+
+  test('halts a run that has ended and still takes resources, a failed one once its console was kept', () => {
+    expect(plan(at('stopped', { status: 'Running' }), reserved, now, limits).do).toBe('halt');
+    expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), reserved, now, limits).do).toBe('halt');
+    const failedAt = (stoppedAtMs: number): Step =>
+      plan(at('stopped', { status: 'StartingFailed', stoppedAtMs }), reserved, now, limits);
+    expect(failedAt(now - 60_000)).toEqual({ do: 'rest', afterMs: 9 * 60_000 });
+    expect(failedAt(now - 10 * 60_000)).toMatchObject({ do: 'halt', show: {} });
   });
 
   test('destroys a released instance whatever is observed, and rests once it is clean', () => {

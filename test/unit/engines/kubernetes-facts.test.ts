@@ -2,11 +2,12 @@
 import { expect, test } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
 import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
+import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import type { Node } from '../../../src/kubernetes/api-objects.ts';
 import { machinesOf, typesOfMachines } from '../../../src/main/first-run.ts';
+import { refusal, startApiServer } from '../../fixtures/api-server.ts';
 
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',
@@ -58,4 +59,19 @@ test('offers the types that one node can hold, each once', () => {
     ['gpu.1', 14, 'L4'],
     ['gpu.2', 29, 'L4'],
   ]);
+});
+
+test('names a right that the role lacks in the namespace, before anything starts there', async () => {
+  const text =
+    'pods is forbidden: User "system:serviceaccount:berth:berth" cannot list resource "pods" in API group "" in the namespace "berth"';
+  const { cluster } = await startApiServer({
+    answer: ({ path }) =>
+      path.endsWith('/pods')
+        ? refusal(403, 'Forbidden', text)
+        : { body: { items: [], metadata: {}, gitVersion: 'v1.36.3' } },
+  });
+  const engine = makeKubernetesEngine({ cluster, installation: 'ours', settings, log: { debug() {} } });
+  await expect(engine.probe(AbortSignal.timeout(10_000))).rejects.toThrow(
+    /does not allow system:serviceaccount:berth:berth to list pods in namespace berth; add the verb to its role/,
+  );
 });

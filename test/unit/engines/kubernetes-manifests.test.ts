@@ -12,7 +12,7 @@ import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-
 import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
 import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
-import { pullerPod } from '../../../src/engines/kubernetes/manifests/puller-pod.ts';
+import { pullerPod, pullerPolicy } from '../../../src/engines/kubernetes/manifests/puller-pod.ts';
 import { dockerConfig, pullSecret } from '../../../src/engines/kubernetes/manifests/pull-secret.ts';
 
 const FOLDER = path.join(import.meta.dirname, '../../expected/kubernetes');
@@ -31,7 +31,6 @@ const ownerId = userId('33333333-3333-4333-8333-333333333333');
 const owner = { installation, uid };
 
 const settings: KubernetesEngineSettings = {
-  kind: 'kubernetes',
   login: 'inCluster',
   namespace: 'berth',
   reach: 'podAddress',
@@ -192,19 +191,17 @@ describe('an account', () => {
   });
 });
 
-test('a download is a Pod without rights, which ends by itself', () => {
+test('a download is a Pod without rights and network, which ends by itself', () => {
   const more = { nodeSelector: { pool: 'berth' }, tolerations: [{ key: 'berth', operator: 'Exists' as const }] };
-  expectManifests(
-    'download',
-    pullerPod({
-      name: 'berth-pull-1',
-      installation,
-      settings: { ...settings, ...more },
-      ref: spec.imageRef,
-      hasSecret: true,
-      askRegistry: true,
-    }),
-  );
+  const puller = {
+    name: 'berth-pull-1',
+    installation,
+    settings: { ...settings, ...more },
+    ref: spec.imageRef,
+    hasSecret: true,
+    askRegistry: true,
+  };
+  expectManifests('download', pullerPod(puller), pullerPolicy(puller));
 });
 
 test('labels fit Kubernetes', () => {

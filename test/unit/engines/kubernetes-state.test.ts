@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Pod, StatefulSet } from '../../../src/kubernetes/api-objects.ts';
 import { networkContainerOf } from '../../../src/engines/kubernetes/manifests/network-container.ts';
-import { milliOf, quantityOf } from '../../../src/engines/kubernetes/state/quantity.ts';
+import { milliOf, quantityOf } from '../../../src/kubernetes/quantity.ts';
 import { isRunning, observationOf } from '../../../src/engines/kubernetes/state/run-state.ts';
 import {
   creationFailureOf,
@@ -64,12 +64,22 @@ describe('an observation', () => {
     {
       what: 'after its end',
       pod: podWith({ state: terminated(3) }),
-      is: { running: false, exitCode: 3, startedAtMs: atMs },
+      is: { running: false, exitCode: 3, startedAtMs: atMs, reserved: true },
     },
     {
       what: 'of a container that only waits after its end',
       pod: podWith({ ...running, restartCount: 1, lastState: terminated(3) }),
+      is: { running: false, exitCode: 3, startedAtMs: atMs, reserved: true },
+    },
+    {
+      what: 'after its end, once the Pod is leaving',
+      pod: { ...podWith({ state: terminated(3) }), metadata: { deletionTimestamp: at } },
       is: { running: false, exitCode: 3, startedAtMs: atMs },
+    },
+    {
+      what: 'after an eviction',
+      pod: podWith({ state: terminated(137) }, { phase: 'Failed' }),
+      is: { running: false, exitCode: 137, startedAtMs: atMs },
     },
     {
       what: 'of a back-off',
@@ -78,7 +88,7 @@ describe('an observation', () => {
         restartCount: 1,
         lastState: terminated(137, 'OOMKilled'),
       }),
-      is: { running: false, exitCode: 137, outOfMemory: true, startedAtMs: atMs },
+      is: { running: false, exitCode: 137, outOfMemory: true, startedAtMs: atMs, reserved: true },
     },
     {
       what: 'after a stop',

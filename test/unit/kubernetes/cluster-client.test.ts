@@ -106,18 +106,18 @@ describe('list', () => {
 });
 
 describe('remove', () => {
-  test('sends preconditions, propagation and grace; absent is false', async () => {
+  test('sends preconditions and grace; absent is false', async () => {
     const { cluster, calls } = await startApiServer({
       answer: ({ path }) => (path.endsWith('/gone') ? refusal(404, 'NotFound', 'gone') : { body: {} }),
     });
-    const options = { uid: 'u', resourceVersion: '7', propagation: 'Foreground', graceSeconds: 3 } as const;
+    const options = { uid: 'u', graceSeconds: 3 } as const;
     expect(await cluster.remove(resources.pods, 'a', deadline(), options)).toBe(true);
     expect(calls[0]).toMatchObject({
       method: 'DELETE',
       body: {
-        propagationPolicy: 'Foreground',
+        propagationPolicy: 'Background',
         gracePeriodSeconds: 3,
-        preconditions: { uid: 'u', resourceVersion: '7' },
+        preconditions: { uid: 'u' },
       },
     });
     expect(await cluster.remove(resources.pods, 'gone', deadline())).toBe(false);
@@ -190,11 +190,10 @@ describe('credentials', () => {
       clusters: [{ name: 'c', cluster: { server: 'https://cluster:6443', ...cluster } }],
       users: [{ name: 'u', user }],
     });
-  const connect = (text: string, context?: string) => connectCluster({ kind: 'kubeconfig', text, context });
+  const connect = (text: string) => connectCluster({ kind: 'kubeconfig', text });
 
-  test('give address, namespace and token of a kubeconfig', async () => {
+  test('give address and token of a kubeconfig', async () => {
     const connection = await connect(kubeconfig({ token: 'abc' }));
-    expect(connection).toMatchObject({ namespace: 'mine', inCluster: false });
     expect(connection.server.href).toBe('https://cluster:6443/');
     expect((await connection.options()).headers).toMatchObject({ Authorization: 'Bearer abc' });
     connection.stop();
@@ -211,6 +210,21 @@ describe('credentials', () => {
       what: 'a file of an authority',
       text: kubeconfig({ token: 'x' }, { 'certificate-authority': '/etc/shadow' }),
       says: /names files/,
+    },
+    {
+      what: 'a file of a token, as the library names it',
+      text: kubeconfig({ 'token-file': import.meta.filename }),
+      says: /names a file with its token; write the token itself/,
+    },
+    {
+      what: 'a file of a token, as Kubernetes names it',
+      text: kubeconfig({ tokenFile: '/nowhere' }),
+      says: /names a file with its token/,
+    },
+    {
+      what: 'a file of a token under an escaped name',
+      text: kubeconfig({ 'token-file': import.meta.filename }).replace('token-file', 'token\\x2dfile'),
+      says: /names a file with its token/,
     },
     { what: 'no YAML', text: '{', says: /is not valid/ },
     {

@@ -36,7 +36,7 @@ const manifests: Record<string, unknown> = {
     of: objectName({ kind: 'volume', id: 'other' }),
   }),
   'files-pod': filesPod(at, volume, { image: 'busybox:1.37', idleS: 60 }, null),
-  'files-pod-on-node': filesPod(at, volume, { image: 'busybox:1.37', idleS: 60, pullSecrets: ['registry'] }, 'node-1'),
+  'files-pod-on-node': filesPod(at, volume, { image: 'busybox:1.37', idleS: 60 }, 'node-1'),
 };
 
 test.each(Object.keys(manifests))('the manifest of %s is the expected one', (name) => {

@@ -6,7 +6,7 @@ import type { AccountVersions } from '../../events/account-versions.ts';
 import type { Time } from '../../base/time.ts';
 import type { LogSource } from '../../../domain/log-position.ts';
 import type { LogSelection, LogReader, PositionedLine, LogStart } from './log-reader.ts';
-import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './availability.ts';
+import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal } from './availability.ts';
 
 export type FollowedLog =
   /** The first item. `over`: only stored lines follow. */
@@ -18,6 +18,8 @@ export type FollowedLog =
 export interface OpenedLog {
   instance: Instance;
   reader: LogReader;
+  /** Why there is no such log; null: there is, or will be one. */
+  missing: string | null;
   secret: string;
 }
 
@@ -39,10 +41,9 @@ export async function* followInstance(
   let reported: string | null = null;
   for (;;) {
     const version = await accountVersions.versionOf(accountId);
-    const { instance, reader, secret } = await find();
+    const { instance, reader, missing: why, secret } = await find();
     const { status } = instance.observed;
     const over = isComplete(instance, source);
-    const why = missingLogReason(instance, source);
     if (reported === null) {
       if (why !== null) throw new Refusal('not_now', why);
       yield { kind: 'begun', over };

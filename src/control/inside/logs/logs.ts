@@ -14,6 +14,7 @@ import { bytesOf, type LogSelection, type LogReader, type PositionedLine } from 
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
 import type { TaskDeps } from '../../base/deps.ts';
 import type { NotebookTokens } from '../../base/notebook-tokens.ts';
+import { rootDiskFacts, type RegionDrivers } from '../../base/regions.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { Caller } from '../../base/caller.ts';
 
@@ -73,11 +74,17 @@ export function makeLogs({ store, regions, time, accountVersions, notebookTokens
     const row = isInstanceId(instanceId) ? await instanceRow(store.read, instanceId) : undefined;
     if (row?.ownerId !== accountId) throw instanceNotFound();
     const instance = instanceFromRow(row);
-    return { instance, reader: readerOf(instance, source), secret: notebookTokens.open(row) };
+    const drivers = regions.of(instance.spec.regionId);
+    const kept = { keepsRootDisk: rootDiskFacts(drivers).keepsRootDisk, nowMs: time.now() };
+    return {
+      instance,
+      reader: readerOf(drivers, instance, source),
+      missing: missingLogReason(instance, source, kept),
+      secret: notebookTokens.open(row),
+    };
   }
 
-  function readerOf(instance: Instance, source: LogSource): LogReader {
-    const { engine } = regions.of(instance.spec.regionId);
+  function readerOf({ engine }: RegionDrivers, instance: Instance, source: LogSource): LogReader {
     switch (source) {
       case 'console':
         return consoleOf(engine, instance.id, time);
@@ -97,8 +104,7 @@ export function makeLogs({ store, regions, time, accountVersions, notebookTokens
     signal: AbortSignal,
   ): Promise<AsyncGenerator<PositionedLine>> {
     const log = await openLog(caller, request);
-    const why = missingLogReason(log.instance, request.source);
-    if (why !== null) throw new Refusal('not_now', why);
+    if (log.missing !== null) throw new Refusal('not_now', log.missing);
     return redacted(log, log.reader.read(request.from, request.untilMs, signal));
   }
 

@@ -7,7 +7,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Readable } from 'node:stream';
-import { raceAbort } from '../../../async/abort.ts';
+import { onAbort, raceAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { ProcessSignal } from '../../../domain/process-signals.ts';
@@ -21,7 +21,7 @@ import { faultOf, notRunning } from '../cluster-faults.ts';
 import { MAIN_CONTAINER, podName } from '../manifests/object-names.ts';
 import { ENDED_MARK } from '../manifests/pod-template.ts';
 import { isRunning } from '../state/run-state.ts';
-import { readProcessId, withProcessId } from '../../process-id.ts';
+import { environmentInput, readProcessId, withEnvironmentInput, withProcessId } from '../../process-id.ts';
 
 const KILLED_EXIT_CODE = 137;
 const KILL_MS = 30_000;
@@ -70,12 +70,15 @@ async function openIn(
   pod: Pod,
 ): Promise<OpenExec> {
   const { cluster } = context;
-  const { terminal } = request;
+  const { command, env, terminal } = request;
+  const sendsEnvironment = !noInput && terminal === null && Object.keys(env).length > 0;
   const exec = await cluster.exec(
     podName(id),
     {
       container: MAIN_CONTAINER,
-      command: withProcessId(request, noInput ? 'shell' : 'parent'),
+      command: sendsEnvironment
+        ? withEnvironmentInput(command, 'parent')
+        : withProcessId(request, noInput ? 'shell' : 'parent'),
       stdin: !noInput,
       terminal,
       unlimited: true,
@@ -90,8 +93,12 @@ async function openIn(
     exec.close();
     throw error;
   }
+  if (sendsEnvironment && processId !== null) exec.stdin.write(environmentInput(env));
   exec.limitOutput();
-  leaving?.addEventListener('abort', () => exec.close(), { once: true });
+  if (leaving !== undefined) {
+    const unsubscribe = onAbort(leaving, () => exec.close());
+    exec.exited.then(unsubscribe, unsubscribe);
+  }
   return new Command(context, id, pod, exec, processId).open;
 }
 

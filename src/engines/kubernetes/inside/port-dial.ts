@@ -73,8 +73,8 @@ const refused = ['ECONNREFUSED', 'ECONNRESET'];
 function connectTo(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port, allowHalfOpen: true, noDelay: true });
-    const giveUp = AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]);
-    const leave = onAbort(giveUp, () => socket.destroy(new DOMException('no answer', 'TimeoutError')));
+    const until = AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]);
+    const leave = onAbort(until, () => socket.destroy(new DOMException('no answer', 'TimeoutError')));
     socket.once('connect', () => {
       leave();
       socket.off('error', fail);

@@ -1,8 +1,11 @@
-/** Short-lived Pod that makes a node download an image, and tells whether a shell starts in it. */
+/**
+ * Short-lived Pod that makes a node download an image, and tells whether a shell starts in it. The
+ * shell is a program of whoever made the image, so the Pod has no rights and no network. Pure.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import type { RegistryCredentials } from '../../contract.ts';
 import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
-import type { Pod, Secret } from '../../../kubernetes/api-objects.ts';
+import type { NetworkPolicy, Pod, Secret } from '../../../kubernetes/api-objects.ts';
 import { labelsFor } from './object-names.ts';
 import { LOCAL_IMAGES } from './pod-template.ts';
 import { pullSecretData } from './pull-secret.ts';
@@ -64,7 +67,15 @@ export function pullerPod({ name, installation, settings, ref, hasSecret, askReg
   };
 }
 
-/** The cluster removes it with the Pod. */
+/** Closes the network of the Pod, which no policy of an account selects. */
+export function pullerPolicy({ name, installation }: Pick<PullerOptions, 'name' | 'installation'>): NetworkPolicy {
+  const labels = labelsFor(identityOf(installation, name));
+  return {
+    metadata: { name, labels },
+    spec: { podSelector: { matchLabels: { ...labels } }, policyTypes: ['Ingress', 'Egress'] },
+  };
+}
+
 export const pullerSecret = (
   { name, installation, ref }: Pick<PullerOptions, 'name' | 'installation' | 'ref'>,
   credentials: RegistryCredentials,

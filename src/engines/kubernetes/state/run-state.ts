@@ -7,7 +7,7 @@ import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
 import { disruptionOf } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
 import { mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
-import { quantityOf } from './quantity.ts';
+import { quantityOf } from '../../../kubernetes/quantity.ts';
 
 export const lastRunSchema = z.object({
   startedAtMs: z.number(),
@@ -106,11 +106,19 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
     const startedAtMs = timeOf(status?.state?.running?.startedAt);
     return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
   }
+  const reserved = isReserved(set, pod) ? { reserved: true as const } : {};
   // The exit code of a run that the cluster removed is not known; an earlier run has another.
   const before = set.spec?.replicas === 1 ? null : lastRunIn(set);
   const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? before ?? neverRun;
-  return { ...common, running, exitCode, outOfMemory, startedAtMs };
+  return { ...common, ...reserved, running, exitCode, outOfMemory, startedAtMs };
 }
+
+/** The Pod of an ended run only waits, and its node counts its requests. */
+const isReserved = ({ spec }: StatefulSet, pod: Pod | null): boolean =>
+  spec?.replicas !== 0 &&
+  endOf(pod) !== null &&
+  pod?.metadata?.deletionTimestamp === undefined &&
+  pod?.status?.phase !== 'Failed';
 
 const neverRun = { startedAtMs: 0, exitCode: null, outOfMemory: false };
 

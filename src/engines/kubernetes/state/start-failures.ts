@@ -3,7 +3,7 @@ import { EngineFault, type FaultReason } from '../../../domain/engine-fault.ts';
 import { errorOfAnswer } from '../../../kubernetes/api-error.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
 import { faultOf } from '../cluster-faults.ts';
-import { mainStatusOf } from './pod-status.ts';
+import { mainStatusOf, timeOf } from './pod-status.ts';
 
 type FaultKind = EngineFault['kind'];
 
@@ -148,14 +148,26 @@ function containerFault(ref: string, message: string): EngineFault {
   return fault('rejected', `the container could not start: ${message}`, { cause: message });
 }
 
+const lastMsOf = ({ lastTimestamp, eventTime }: ClusterEvent): number => timeOf(lastTimestamp ?? eventTime);
+
+/** Image that the node downloads now, by the events of a Pod. Null: none. */
+export function pulledImageOf(events: readonly ClusterEvent[]): string | null {
+  const isOver = (begun: ClusterEvent): boolean =>
+    events.some(
+      (event) =>
+        (event.reason === 'Pulled' || event.reason === 'Failed') &&
+        event.involvedObject.fieldPath === begun.involvedObject.fieldPath &&
+        lastMsOf(event) >= lastMsOf(begun),
+    );
+  const pulling = events.find((event) => event.reason === 'Pulling' && !isOver(event));
+  return pulling === undefined ? null : (/"([^"]+)"/.exec(pulling.message ?? '')?.[1] ?? 'the image');
+}
+
 /** Why no Pod exists: the cluster refuses to create one. */
 export function creationFailureOf(events: readonly ClusterEvent[], sinceMs: number): EngineFault | null {
   const latest = events
     .filter(({ reason, type }) => reason === 'FailedCreate' && type === 'Warning')
-    .map((event) => ({
-      text: event.message ?? '',
-      atMs: Date.parse(event.lastTimestamp ?? event.eventTime ?? '') || 0,
-    }))
+    .map((event) => ({ text: event.message ?? '', atMs: lastMsOf(event) }))
     // Times of events are whole seconds.
     .filter(({ atMs }) => atMs === 0 || atMs >= sinceMs - 1_000)
     .toSorted((one, other) => other.atMs - one.atMs)[0];

@@ -1,0 +1,56 @@
+/** Downloads of images, against a stand-in for the API server. */
+import { expect, test } from 'vitest';
+import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { RegistryCredentials } from '../../../src/engines/contract.ts';
+import { makeEnsureImage, type ImagesContext } from '../../../src/engines/kubernetes/cluster-images.ts';
+import type { Pod } from '../../../src/kubernetes/api-objects.ts';
+import { deadline } from '../../conformance/subject.ts';
+import { startApiServer, type Call } from '../../fixtures/api-server.ts';
+
+const ref = 'registry.example/lab:1';
+const settings: KubernetesEngineSettings = {
+  login: 'inCluster',
+  namespace: 'berth',
+  reach: 'podAddress',
+  networkPolicies: true,
+  userNamespaces: false,
+};
+const podWith = (state: object): Pod => ({ status: { containerStatuses: [{ ...containerStatus, state }] } });
+const containerStatus = { name: 'pull', image: ref, imageID: '', ready: false, restartCount: 0 };
+const runs = podWith({ running: {} });
+
+async function makeScene() {
+  const { cluster, calls } = await startApiServer({ answer: ({ body }) => ({ body: body ?? {} }) });
+  const context: ImagesContext = {
+    cluster,
+    installation: 'i-1',
+    settings,
+    log: { debug: () => {} },
+    stopping: new AbortController().signal,
+    pods: {
+      async until(_name, pick) {
+        const outcome = pick(runs, null);
+        return outcome === undefined ? expect.fail('the download goes on') : outcome;
+      },
+    },
+  };
+  const ensureImage = makeEnsureImage(context, { hasImage: async () => false });
+  const ask = (credentials?: RegistryCredentials): Promise<void> =>
+    ensureImage(ref, () => {}, deadline(), credentials, { askRegistry: true });
+  return { calls, ask };
+}
+
+const shown = ({ method, path }: Call): string => `${method} ${path.split('/').at(method === 'POST' ? -1 : -2)}`;
+
+test('the network of a download is closed before its Pod runs, and nothing of it stays', async () => {
+  const { ask, calls } = await makeScene();
+  await ask({ username: 'ann', secret: 'secret' });
+  expect(calls.slice(0, 2).map(shown).toSorted()).toEqual(['POST networkpolicies', 'POST secrets']);
+  expect(calls.slice(2).map(shown)).toEqual(['POST pods', 'DELETE pods', 'DELETE networkpolicies', 'DELETE secrets']);
+  const bodyOf = (what: string) => calls.find((call) => shown(call) === `POST ${what}`)?.body;
+  const { metadata } = bodyOf('pods') as Pod;
+  expect(bodyOf('networkpolicies')).toMatchObject({
+    spec: { podSelector: { matchLabels: metadata?.labels }, policyTypes: ['Ingress', 'Egress'] },
+  });
+  expect(bodyOf('networkpolicies')).not.toHaveProperty('spec.egress');
+});
