@@ -14,7 +14,7 @@ import { reloadForNewFiles } from './app/stale-files.ts';
 import { quietColors, styleNonce, theme } from './app/theme.ts';
 import { TextsProvider } from './texts/provider.tsx';
 
-// Mantine's dialogs lock the scroll by a style element of `react-style-singleton`, which reads this.
+// Mantine's dialogs lock the scroll by a style of `react-style-singleton`, which reads this.
 Reflect.set(globalThis, '__webpack_nonce__', styleNonce());
 
 reloadForNewFiles();

@@ -18,7 +18,7 @@ export interface OperatorListRequest {
   regionId?: string | undefined;
   name?: string | undefined;
   status?: readonly InstanceStatus[] | undefined;
-  /** Of the list. */
+  /** An order of the list. */
   sort?: ListSort | undefined;
 }
 

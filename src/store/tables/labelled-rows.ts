@@ -41,8 +41,9 @@ export const labelledText = sql<string>`case when labels is null then "publicTex
 const pastedId = /^\s*(?:notebook-)?(?<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$/i;
 
 /**
- * Condition on the listed rows of an owner. Finds names by text, so `%` and `_` are literal, and a pasted ID. Of
- * `… is true`, PostgreSQL hashes the ids once; it read them again for each row of a join.
+ * Condition on the listed rows of an owner. Finds names by text, so `%` and `_` are literal, and a
+ * pasted ID. Of `… is true`, PostgreSQL hashes the ids once; it read them again for each row of a
+ * join.
  */
 export function matches(db: Db, ownerId: string, { name = '', labels = {} }: ListFilter): RawBuilder<SqlBool> {
   const find = positionIn(db);

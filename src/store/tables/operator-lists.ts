@@ -12,7 +12,7 @@ export interface OperatorFilter {
   name?: string | undefined;
   /** For instances only. */
   status?: readonly InstanceStatus[] | undefined;
-  /** Of the table. */
+  /** An order of the table. */
   sort?: ListSort | undefined;
 }
 

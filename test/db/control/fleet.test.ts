@@ -1,4 +1,4 @@
-/** The fleet of operators: promised and free capacity, GPUs with their holders, pools, what fits. */
+/** The fleet of operators: capacity, GPUs with their holders, pools, and what fits. */
 import { expect, test } from 'vitest';
 import { hasStatus } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -37,7 +37,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(base, { recursive: true, force: true }));
 
-test('builds once, with compressed copies beside each file of text', async () => {
+test('builds once, with a compressed copy of each file of text', async () => {
   await ensure();
   await ensure();
   expect(builds).toEqual([expect.arrayContaining(['node', path.join(base, 'node_modules/vite/bin/vite.js'), 'build'])]);
