@@ -9,8 +9,7 @@ import {
   IconPlayerPause,
   type Icon,
 } from '@tabler/icons-react';
-
-export type StateKind = 'good' | 'busy' | 'warns' | 'bad' | 'rests' | 'absent';
+import type { StateKind } from './state-kind.ts';
 
 const marks: Readonly<Record<StateKind, { icon: Icon; color: string }>> = {
   good: { icon: IconCircleCheck, color: 'teal' },

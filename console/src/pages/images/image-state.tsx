@@ -1,7 +1,8 @@
 /** State of an image, with the progress of its preparation. */
 import { Progress, Stack, Text } from '@mantine/core';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
-import { StateWord, type StateKind } from '../../parts/state-word.tsx';
+import type { StateKind } from '../../parts/state-kind.ts';
+import { StateWord } from '../../parts/state-word.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 
 export type Image = AnswerOf<'listImages'>['images'][number];

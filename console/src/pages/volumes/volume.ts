@@ -1,6 +1,6 @@
 /** Volumes as the API lists them: prices, names and states. Pure. */
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
-import type { StateKind } from '../../parts/state-word.tsx';
+import type { StateKind } from '../../parts/state-kind.ts';
 
 export type Volume = AnswerOf<'listVolumes'>['volumeList'][number];
 export type VolumeDetails = AnswerOf<'getVolume'>;
