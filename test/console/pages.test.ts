@@ -1,4 +1,7 @@
-/** Every page in both themes, both languages and three widths: whole, accessible, and without errors. */
+/**
+ * Every page in both themes, both languages and three widths: whole, accessible, and without
+ * errors.
+ */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { beforeAll, describe, expect, test } from 'vitest';

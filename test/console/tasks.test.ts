@@ -93,7 +93,7 @@ test('a port is shared by a link for a day', async () => {
   expect((shares[0]?.expiresAtUnixMs ?? 0) - Date.now()).toBeGreaterThan(23 * 3_600_000);
 });
 
-test('why a launch waits is said on its row and its page', async () => {
+test('the reason of a waiting launch is on its page', async () => {
   const { username } = await server.newAccount();
   const person = await perform('find why a launch waits', { as: username, at: '/launch' }, async (person) => {
     const { page } = person;
@@ -141,7 +141,7 @@ test('a snapshot is restored to a new volume', async () => {
   expect(person.clicks).toBeLessThanOrEqual(4);
 });
 
-test('what cost most this month is the first line of the bill', async () => {
+test('the dearest resource of the month is the first line of the bill', async () => {
   const { username, client } = await server.newAccount();
   await launchFirst(client, { name: 'expensive', initScript: '', nodePorts: [] });
   const person = await perform('find what cost most this month', { as: username }, async (person) => {

@@ -1,4 +1,6 @@
-/** Decisions of the operators' pages: findings, disk use, prices to come, and what addresses hold. */
+/**
+ * Decisions of the operators' pages: findings, disk use, prices to come, and what addresses hold.
+ */
 import { expect, test } from 'vitest';
 import { localTimeOf, timeOfLocal } from '../../../console/src/pages/operator/audit/local-time.ts';
 import {

@@ -1,4 +1,7 @@
-/** Places of a month's chart: the sum above, the days below it, and free time under their line. Pure. */
+/**
+ * Places of a month's chart: the sum above, the days below it, and free time under their line.
+ * Pure.
+ */
 import { niceTop, runningSums, type Day } from './month.ts';
 
 export const HEIGHT = 292;

@@ -46,7 +46,9 @@ export function aheadOf(message: string): number | null {
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
-/** Seconds in the first minute, then whole minutes: a sentence that changes each second is not read. */
+/**
+ * Seconds in the first minute, then whole minutes: a sentence that changes each second is not read.
+ */
 export const wholeOf = (ms: number): number =>
   ms < MINUTE_MS ? Math.max(SECOND_MS, ms) : Math.floor(ms / MINUTE_MS) * MINUTE_MS;
 

@@ -1,4 +1,6 @@
-/** Why an instance is not as it should be, in the product's words, with the next step as a button. */
+/**
+ * Why an instance is not as it should be, in the product's words, with the next step as a button.
+ */
 import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
 import { diagnoses } from '../../../../src/contract/diagnoses.ts';

@@ -1,4 +1,6 @@
-/** An operator stops, starts or terminates instances of others, with a reason that the owner reads. */
+/**
+ * An operator stops, starts or terminates instances of others, with a reason that the owner reads.
+ */
 import { List, Text, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';

@@ -1,4 +1,6 @@
-/** Answers about other accounts have no events: they are asked for again when the page is looked at. */
+/**
+ * Answers about other accounts have no events: they are asked for again when the page is looked at.
+ */
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 

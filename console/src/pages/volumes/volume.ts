@@ -26,7 +26,10 @@ export function priceOfVolume(
   return { perHour: perMonth / HOURS_OF_PRICE, perMonth };
 }
 
-/** `base`, or `base-2`, `base-3` …: a name that no volume has, within the length that a name may have. */
+/**
+ * `base`, or `base-2`, `base-3` …: a name that no volume has, within the length that a name may
+ * have.
+ */
 export function freeName(base: string, taken: readonly string[]): string {
   const used = new Set(taken);
   for (let count = 1; ; count += 1) {

@@ -1,4 +1,7 @@
-/** Whether the first steps are still of use: no type is offered, or the administrator has no ssh key. */
+/**
+ * Whether the first steps are still of use: no type is offered, or the administrator has no ssh
+ * key.
+ */
 import { useQuery } from '@tanstack/react-query';
 import { catalogQuery } from '../../app/queries.ts';
 import type { Session } from '../../app/session.ts';

@@ -1,4 +1,7 @@
-/** What the installation offers: instance types and prices, images, regions, and what all instances get. */
+/**
+ * What the installation offers: instance types and prices, images, regions, and what all instances
+ * get.
+ */
 import { Tabs, Title } from '@mantine/core';
 import { getRouteApi } from '@tanstack/react-router';
 import { useSession } from '../../../app/session.ts';

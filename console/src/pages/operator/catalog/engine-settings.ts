@@ -1,4 +1,7 @@
-/** Settings of a region's engine as text: what a new region begins with, and what is read back. Pure. */
+/**
+ * Settings of a region's engine as text: what a new region begins with, and what is read back.
+ * Pure.
+ */
 import type { InputOf } from '../../../../../src/contract/routes.ts';
 
 export type Settings = InputOf<'createRegion'>['settings'];

@@ -1,4 +1,7 @@
-/** A new instance type, or other name and size of one; prices of an offered one have their own dialog. */
+/**
+ * A new instance type, or other name and size of one; prices of an offered one have their own
+ * dialog.
+ */
 import { Grid, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';

@@ -1,4 +1,7 @@
-/** Hosts of the installation: what is promised, used and free, who holds the GPUs, what would fit now. */
+/**
+ * Hosts of the installation: what is promised, used and free, who holds the GPUs, what would fit
+ * now.
+ */
 import { Group, Skeleton, Stack, Tabs, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
