@@ -35,7 +35,7 @@ export const fleet = {
   fits: 'What would fit now',
   columns: { type: 'Type', gpus: 'GPUs', fits: 'Could start now', owner: 'Owner', region: 'Region' },
   noneFits: 'none',
-  more: (count: number) => `${count} more`,
+  more: (count: string) => `${count} more`,
   largestOf: (shown: number, all: number) => `The ${shown} largest of ${all}.`,
   noInstances: { title: 'No instances', text: 'Instances of all accounts appear here.' },
   drain: 'Drain',

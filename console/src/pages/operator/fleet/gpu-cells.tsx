@@ -46,7 +46,7 @@ function Cell({ gpu: { index, model, holder, busyPercent } }: { gpu: FleetGpu })
         >
           <rect x={0} width={1} y={100 - (busyPercent ?? 0)} height={busyPercent ?? 0} fill="currentColor" />
         </svg>
-        <Text span size="xs" fw={600} truncate className={classes.name}>
+        <Text span size="xs" fw={holder === null ? 400 : 600} truncate className={classes.name}>
           {holder?.username ?? fleet.freeGpu}
         </Text>
         <Text span size="xs" truncate className={classes.name}>

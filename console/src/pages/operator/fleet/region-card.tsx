@@ -116,15 +116,7 @@ export function RegionCard({ region }: { region: FleetRegion }) {
               {fleet.whoFills}
             </ButtonLink>
           </Group>
-        </Stack>
-        <Stack gap="xs">
-          {gpus.length > 0 && (
-            <>
-              <Title order={3}>{fleet.gpus}</Title>
-              <GpuCells gpus={gpus} />
-            </>
-          )}
-          <Title order={3} mt={gpus.length > 0 ? 'xs' : 0}>
+          <Title order={3} mt="xs">
             {fleet.fits}
           </Title>
           {types.length === 0 ? (
@@ -154,10 +146,18 @@ export function RegionCard({ region }: { region: FleetRegion }) {
                   title: fleet.columns.fits,
                   align: 'right',
                   cell: ({ fitsNow }) =>
-                    fitsNow === 0 ? <StateWord kind="rests" word={fleet.noneFits} /> : fleet.more(fitsNow),
+                    fitsNow === 0 ? <StateWord kind="rests" word={fleet.noneFits} /> : fleet.more(count(fitsNow)),
                 },
               ]}
             />
+          )}
+        </Stack>
+        <Stack gap="xs">
+          {gpus.length > 0 && (
+            <>
+              <Title order={3}>{fleet.gpus}</Title>
+              <GpuCells gpus={gpus} />
+            </>
           )}
         </Stack>
       </SimpleGrid>

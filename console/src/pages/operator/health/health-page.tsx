@@ -12,7 +12,8 @@ import { useFresh } from '../fresh.ts';
 import { findingsOf, type Finding, type HealthFacts, type Severity } from './findings.ts';
 import { Tasks } from './tasks.tsx';
 
-const FRESH_MS = 30_000;
+/** Each round is five records of the audit log. */
+const FRESH_MS = 120_000;
 const PAGE = { currentPage: 1, pageSize: 200 };
 
 /** The probe that load balancers ask; it answers without a login. */
