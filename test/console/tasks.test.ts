@@ -73,7 +73,9 @@ test('a new volume is created and mounted within the launch', async () => {
   });
   expect(person.clicks).toBeLessThanOrEqual(3);
   const { instances } = await client.listInstances({ pager: { currentPage: 1, pageSize: 1 } });
-  expect(instances[0]?.instanceSpecInfo.remoteStorages).toMatchObject([{ remoteStorageName: 'data', mountPath: '/root/data' }]);
+  expect(instances[0]?.instanceSpecInfo.remoteStorages).toMatchObject([
+    { remoteStorageName: 'data', mountPath: '/root/data' },
+  ]);
 });
 
 test('a port is shared by a link for a day', async () => {
@@ -85,7 +87,10 @@ test('a port is shared by a link for a day', async () => {
     const dialog = person.page.getByRole('dialog');
     await dialog.waitFor();
     await person.click(dialog.locator('button[type=submit]'));
-    await dialog.getByText(/https?:\/\//).first().waitFor();
+    await dialog
+      .getByText(/https?:\/\//)
+      .first()
+      .waitFor();
   });
   expect(person.clicks).toBeLessThanOrEqual(3);
   const { shares } = await client.listShares({ instanceId });

@@ -18,7 +18,7 @@ const themes = [
   ['auto', IconDeviceDesktop],
 ] as const satisfies readonly (readonly [MantineColorScheme, unknown])[];
 
-const languageNames = Object.entries(languages) as [Language, string][];
+const languageTags: readonly Language[] = ['en', 'zh'];
 
 async function logOut(): Promise<void> {
   await api.logout().catch(() => {});
@@ -50,7 +50,7 @@ export function AccountMenu({ session }: { session: Session }) {
           </Menu.Item>
         ))}
         <Menu.Label>{shell.language}</Menu.Label>
-        {languageNames.map(([tag, name]) => (
+        {languageTags.map((tag) => (
           <Menu.Item
             key={tag}
             lang={tag}
@@ -58,7 +58,7 @@ export function AccountMenu({ session }: { session: Session }) {
             rightSection={tag === language && <IconCheck size={14} />}
             onClick={() => setLanguage(tag)}
           >
-            {name}
+            {languages[tag]}
           </Menu.Item>
         ))}
         <Menu.Divider />

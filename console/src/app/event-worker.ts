@@ -1,10 +1,6 @@
 /** One event stream for all tabs: browsers open few connections to a host. */
 import { followEvents, type FeedMessage } from './event-feed.ts';
 
-interface SharedScope {
-  onconnect: ((event: MessageEvent) => void) | null;
-}
-
 const ports = new Set<MessagePort>();
 let connection: FeedMessage | null = null;
 let isFollowing = false;
@@ -14,8 +10,8 @@ const send = (message: FeedMessage): void => {
   for (const port of ports) port.postMessage(message);
 };
 
-const scope: SharedScope = globalThis as unknown as SharedScope;
-scope.onconnect = ({ ports: [port] }) => {
+globalThis.addEventListener('connect', (event) => {
+  const [port] = event instanceof MessageEvent ? event.ports : [];
   if (port === undefined) return;
   ports.add(port);
   // A tab says that it closes; the others may stay.
@@ -28,4 +24,4 @@ scope.onconnect = ({ ports: [port] }) => {
     isFollowing = false;
     connection = null;
   });
-};
+});

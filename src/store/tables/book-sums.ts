@@ -301,6 +301,6 @@ export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promi
     .groupBy('subjectId');
   const sums = new Map<string, number>();
   for (const { subjectId, micros } of [...(await metered.execute()), ...(await paid.execute())])
-    sums.set(subjectId, (sums.get(subjectId) ?? 0) + Number(micros));
+    sums.set(subjectId, (sums.get(subjectId) ?? 0) + micros);
   return sums;
 }

@@ -29,5 +29,5 @@ export async function usageOfPools(db: Db): Promise<Map<string, number>> {
     .select(['regionId', 'pool', ({ fn }) => fn.sum<number>('usageBytes').as('bytes')])
     .groupBy(['regionId', 'pool'])
     .execute();
-  return new Map(rows.map(({ regionId, pool, bytes }) => [poolId(regionId, poolName(pool)), Number(bytes)]));
+  return new Map(rows.map(({ regionId, pool, bytes }) => [poolId(regionId, poolName(pool)), bytes]));
 }

@@ -16,7 +16,9 @@ test('a launch template comes back as a launch that can be sent, and to its acco
   const launch = { ...launchRequest(), name: 'träin', environment: { A: '1' } };
   const { name } = await alice.client.setTemplate({ name: 'one', launch });
   const { templates } = await alice.client.listTemplates();
-  expect(templates).toMatchObject([{ name, launch: { name: 'träin', environment: { A: '1' }, region: launch.region } }]);
+  expect(templates).toMatchObject([
+    { name, launch: { name: 'träin', environment: { A: '1' }, region: launch.region } },
+  ]);
   const kept = templates[0]?.launch ?? expect.fail();
   const { instanceId } = await alice.client.launch(kept);
   expect(instanceId).toMatch(/^notebook-/);

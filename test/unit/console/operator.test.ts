@@ -112,7 +112,7 @@ test('a retired region may be silent, and a running or fresh task is not late', 
   expect(kindsOf({ tasks: [{ ...task, lastStartedAt: null }] })).toEqual([]);
 });
 
-test('only prices of the next days are told', () => {
+test('only prices of the next days are findings', () => {
   const change = (days: number): HealthFacts['priceChanges'][number] => ({
     fromUnixMs: nowMs + days * 86_400_000,
     regionId: 'r',

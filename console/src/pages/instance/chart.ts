@@ -89,7 +89,7 @@ function hover(
   tip.hidden = true;
   return {
     hooks: {
-      init: (chart) => void chart.over.append(tip),
+      init: (chart) => chart.over.append(tip),
       setCursor: ({ cursor: { idx, left = 0 }, data, over }) => {
         const at = idx ?? -1;
         const time = data[0][at];

@@ -102,7 +102,7 @@ export function QuotePanel({ body, draft, change }: QuotePanelProps) {
           </Menu.Dropdown>
         </Menu>
       </Stack>
-      {/* On a phone the price and the button stay in view; what they are made of is below the choices. */}
+      {/* On a phone the price and the button stay in view; its parts are below the choices. */}
       <Group hiddenFrom="md" className={classes.phoneBar} justify="space-between" wrap="nowrap">
         <div>
           <Text size="sm" fw={600}>

@@ -40,7 +40,7 @@ export const firstSettingsOf = (kind: EngineKind): string => JSON.stringify(firs
 
 export const textOfSettings = (settings: unknown): string => JSON.stringify(settings, null, 2);
 
-/** Null: the text is no JSON object. What the members may be is checked by the API, which names them. */
+/** Null: the text is no JSON object. The API checks the members, and names what is wrong. */
 export function settingsOf(text: string): Settings | null {
   try {
     const parsed: Settings = JSON.parse(text);
