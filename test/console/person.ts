@@ -15,12 +15,6 @@ export class Person {
     await target.click();
   }
 
-  /** Chooses in a list: a click opens it, a click chooses. */
-  async choose(target: Locator, label: string): Promise<void> {
-    this.#clicks += 2;
-    await target.selectOption({ label });
-  }
-
   async type(target: Locator, text: string): Promise<void> {
     this.#keys += text.length;
     await target.fill(text);

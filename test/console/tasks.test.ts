@@ -117,7 +117,7 @@ test('an instance is stopped before the money ends', async () => {
   const person = await perform('stop before the money ends', { as: username }, async (person) => {
     await person.click(person.button('More actions').first());
     await person.click(person.page.getByRole('menuitem', { name: 'Stop' }));
-    await person.page.getByText('Stopped').first().waitFor();
+    await person.page.getByRole('cell').getByText('Stopped').waitFor();
   });
   expect(person.clicks).toBeLessThanOrEqual(2);
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Stopped');
@@ -127,6 +127,10 @@ test('a snapshot is restored to a new volume', async () => {
   const { username, client } = await server.newAccount();
   const region = await firstRegion();
   const { volume } = await client.createVolume({ name: 'work', sizeGB: 1, region, volumeType: 'filesystem' });
+  await until(
+    () => client.getVolume({ id: volume.id }),
+    ({ volume: { status } }) => status === 'Bound',
+  );
   const { snapshot } = await client.createSnapshot({ volumeId: volume.id, name: 'yesterday' });
   const list = { pager: { currentPage: 1, pageSize: 10 } };
   await until(
@@ -161,7 +165,7 @@ test('a price is raised from tomorrow, after a preview', async () => {
   const pager = { currentPage: 1, pageSize: 100 };
   const person = await perform('raise a price from tomorrow', {}, async (person) => {
     await person.click(person.link('Catalog'));
-    await person.click(person.button('Price of cpu.1'));
+    await person.click(person.page.getByRole('button', { name: 'Price of cpu.1', exact: true }));
     const dialog = person.page.getByRole('dialog');
     await person.type(dialog.getByLabel(/hour/i).first(), '0.05');
     await dialog.getByText('What it changes').waitFor();
@@ -179,7 +183,7 @@ test('the account that fills the disk is found and its instances are stopped', a
   const { instanceId } = await launchFirst(client, { name: 'filler', initScript: '', nodePorts: [] });
   const person = await perform('find and stop the account that fills the disk', {}, async (person) => {
     await person.click(person.link('Accounts'));
-    await person.choose(person.page.getByLabel('Order'), 'By disk use');
+    await person.click(person.page.getByText('By disk use', { exact: true }));
     await person.click(person.button(`Stop the instances of ${username}`));
     const dialog = person.page.getByRole('dialog');
     await person.type(dialog.getByRole('textbox').first(), 'fills the disk');

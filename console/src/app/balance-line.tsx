@@ -1,5 +1,5 @@
 /** Balance and burn rate in the top bar. */
-import { Group, Text, Tooltip } from '@mantine/core';
+import { Group, Text, Tooltip, VisuallyHidden } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { forecastQuery } from './queries.ts';
@@ -16,8 +16,9 @@ export function BalanceLine() {
   const label = shell.balance(money(available), money(burnRate), lasting(lastsUntilUnixMs));
   return (
     <Tooltip label={label}>
-      <Link to="/billing" className={classes.brand} aria-label={label}>
-        <Group gap={6} wrap="nowrap">
+      <Link to="/billing" className={classes.brand}>
+        <VisuallyHidden>{label}</VisuallyHidden>
+        <Group gap={6} wrap="nowrap" aria-hidden>
           <Text span size="sm" fw={600} c={step === 'none' ? undefined : 'red'}>
             {money(available)}
           </Text>

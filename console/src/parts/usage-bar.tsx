@@ -24,7 +24,7 @@ export function UsageBar({ used, limit, label, text, textWidth }: UsageBarProps)
   return (
     <Group gap={8} wrap="nowrap" miw={0}>
       <Progress.Root size={6} flex={1} miw={40} maw={textWidth === undefined ? 180 : undefined}>
-        <Progress.Section value={share * 100} color={color} aria-label={`${label}: ${text}`} />
+        <Progress.Section value={Math.round(share * 100)} color={color} aria-label={`${label}: ${text}`} />
       </Progress.Root>
       <Text
         span

@@ -68,7 +68,7 @@ export function LinesTable({ lines, by, day, timeZone, onOpen, onAllDays }: Line
               cell: ({ amount }) => (
                 <Group gap={6} wrap="nowrap" w={150}>
                   <Progress
-                    value={sum === 0 ? 0 : (amount / sum) * 100}
+                    value={sum === 0 ? 0 : Math.round((amount / sum) * 100)}
                     flex={1}
                     size="sm"
                     aria-label={billing.columns.share}

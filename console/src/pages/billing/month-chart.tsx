@@ -113,7 +113,6 @@ export function MonthChart(props: MonthChartProps) {
           <g
             key={day.number}
             role="button"
-            aria-label={labelOf(day)}
             aria-pressed={day.number === chosen}
             tabIndex={day.number === (chosen ?? 1) ? 0 : -1}
             data-day={day.number}

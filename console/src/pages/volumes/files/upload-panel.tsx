@@ -91,7 +91,7 @@ function UploadRow({ upload }: { upload: Upload }) {
       </Group>
       {state === 'sending' && (
         <Progress.Root size={4}>
-          <Progress.Section value={share * 100} aria-label={texts.progress(name)} />
+          <Progress.Section value={Math.round(share * 100)} aria-label={texts.progress(name)} />
         </Progress.Root>
       )}
       {state === 'asks' && (
