@@ -257,10 +257,13 @@ function nonconformance(name: RouteName, { status, type, text }: Answer): string
   return parsed.success ? null : `outside of the schema: ${JSON.stringify(parsed.error.issues).slice(0, 500)}`;
 }
 
-/** What an answer shows of the other account, and the request did not name. */
+/** Bodies of the templates of each walker, which later answers repeat. */
+const templates = new Map<string, string>();
+
+/** What an answer shows of the other account, and no request of this one named. */
 function leakOf(me: Walker, { path, body }: RouteRequest, text: string): string | null {
   if (me.isAdmin) return null;
-  const sent = `${path} ${body ?? ''}`.toLowerCase();
+  const sent = `${path} ${body ?? ''} ${templates.get(me.name) ?? ''}`.toLowerCase();
   const other = walkers.find(({ name, isAdmin }) => name !== me.name && !isAdmin);
   if (other !== undefined && text.includes(other.mark)) return `the name ${other.mark}`;
   for (const id of text.match(UUID) ?? []) {
@@ -290,6 +293,7 @@ test(`${REQUESTS} generated requests: no server error, no answer outside of its 
       if (me === undefined) throw new Error('no walker');
       const asked = requestOf(name, drawFor(me, name, random));
       const shown = `seed ${seed}, ${left} left, ${me.name}, ${name} ${asked.path.slice(0, 300)} ${(asked.body ?? '').slice(0, 600)}`;
+      if (name === 'setTemplate') templates.set(me.name, `${templates.get(me.name) ?? ''} ${asked.body ?? ''}`);
       try {
         const answer = await ask(asked, me.key, route.kind !== 'json');
         if (answer.status === 200) noteCatalog(name, answer.text);
