@@ -13,8 +13,15 @@ const retry = 1;
 /** Tests of `npm run test:long` alone, each with the test that proves its promise in `npm test`. */
 const longOnly = Object.keys(JSON.parse(readFileSync(new URL('test/long-only.json', import.meta.url), 'utf8')));
 
-/** Files that use up limits of the machine and change its settings: nothing else may run. */
-const alone = ['test/docker/engines/kernel-bombs.test.ts', 'test/docker/e2e/exhaustion.test.ts'];
+/**
+ * Files that use up limits of the machine and change its settings, or kill an engine and wait
+ * for it: nothing else may run.
+ */
+const alone = [
+  'test/docker/e2e/engine-outage.test.ts',
+  'test/docker/engines/kernel-bombs.test.ts',
+  'test/docker/e2e/exhaustion.test.ts',
+];
 
 /**
  * Parent of temporary folders: in memory if that has more than 4 GB free, since each commit of a
