@@ -115,6 +115,7 @@ export default defineConfig({
           name: 'docker-alone',
           include: alone,
           globalSetup: ['test/fixtures/docker-images-setup.ts'],
+          retry,
           fileParallelism: false,
           // After the files of `docker`.
           sequence: { groupOrder: 1 },
