@@ -1,7 +1,7 @@
-import { existsSync, readFileSync, statfsSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { isLong } from './test/fixtures/level.ts';
+import { quickFolder } from './test/fixtures/quick-folder.ts';
 import { SlowFilesFirst } from './test/fixtures/slow-files-first.ts';
 
 /**
@@ -22,17 +22,6 @@ const alone = [
   'test/docker/engines/kernel-bombs.test.ts',
   'test/docker/e2e/exhaustion.test.ts',
 ];
-
-/**
- * Parent of temporary folders: in memory if that has more than 4 GB free, since each commit of a
- * database waits for the disk.
- */
-function quickFolder(): string {
-  const inMemory = '/dev/shm';
-  if (!existsSync(inMemory)) return tmpdir();
-  const { bavail, bsize } = statfsSync(inMemory);
-  return bavail * bsize > 4 * 2 ** 30 ? inMemory : tmpdir();
-}
 
 const missing = longOnly.filter((file) => !existsSync(new URL(file, import.meta.url)));
 if (missing.length > 0) throw new Error(`test/long-only.json names files that do not exist: ${missing.join(', ')}`);
@@ -82,7 +71,7 @@ export default defineConfig({
           // At short nothing of it needs PostgreSQL.
           globalSetup: isLong ? ['test/fixtures/postgres-setup.ts'] : [],
           maxWorkers: 4,
-          env: { TMPDIR: quickFolder() },
+          env: { TMPDIR: await quickFolder() },
           // They hold no state: one process for all files of a worker imports each module once.
           isolate: false,
         },

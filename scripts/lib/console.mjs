@@ -1,35 +1,31 @@
 /** Builds the web console into `dist/console`, once for each content of its sources. */
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+import { filesBelow } from './files.mjs';
 import { root, runInFront, say, Unready } from './run.mjs';
 
-const sources = ['console', 'src/contract', 'src/domain', 'package-lock.json', 'scripts/lib/console.mjs'];
+const sources = ['console', 'src/contract', 'src/domain'];
+const sourceFiles = ['package-lock.json', 'scripts/lib/console.mjs'];
 const VITE = 'node_modules/vite/bin/vite.js';
 const compressed = /\.(js|css|svg)$/;
-
-/** @param {string} file @returns {string[]} */
-function filesAt(file) {
-  if (!existsSync(file)) return [];
-  if (!statSync(file).isDirectory()) return [file];
-  return readdirSync(file, { withFileTypes: true, recursive: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => path.join(entry.parentPath, entry.name))
-    .sort();
-}
 
 /** Digest of the names and contents of all sources of the console. @param {string} base */
 export function hashOfSources(base) {
   const hash = createHash('sha256');
-  for (const file of sources.flatMap((name) => filesAt(path.join(base, name))))
+  const folders = sources.flatMap((name) => filesBelow(path.join(base, name)));
+  for (const file of [
+    ...folders,
+    ...sourceFiles.map((name) => path.join(base, name)).filter((file) => existsSync(file)),
+  ])
     hash.update(path.relative(base, file)).update('\0').update(readFileSync(file)).update('\0');
   return hash.digest('hex');
 }
 
 /** Copies beside each file: the server does not compress at each request. @param {string} folder */
 function compress(folder) {
-  for (const file of filesAt(folder).filter((name) => compressed.test(name))) {
+  for (const file of filesBelow(folder).filter((name) => compressed.test(name))) {
     const bytes = readFileSync(file);
     writeFileSync(`${file}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }));
     writeFileSync(`${file}.gz`, gzipSync(bytes, { level: 9 }));

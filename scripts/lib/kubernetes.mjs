@@ -11,11 +11,11 @@ import {
   readFileSync,
   renameSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { filesBelow } from './files.mjs';
 import { capture, findProgram, root, say, secondsSince, Unready } from './run.mjs';
 
 const sources = path.join(root, 'test/kubernetes/cluster/go');
@@ -81,17 +81,6 @@ function builtFolder(env = process.env) {
   for (const file of filesBelow(sources)) hash.update(`\0${path.relative(sources, file)}\0`).update(readFileSync(file));
   const cache = env['XDG_CACHE_HOME'] || path.join(os.homedir(), '.cache');
   return path.join(cache, 'berth/kubernetes', hash.digest('hex').slice(0, 16));
-}
-
-/**
- * Paths of the files of a folder and the folders in it, sorted; none where it does not exist.
- * @param {string} folder
- * @returns {string[]}
- */
-function filesBelow(folder) {
-  if (!existsSync(folder)) return [];
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
-  return names.map((name) => path.join(folder, name)).filter((file) => statSync(file).isFile());
 }
 
 /**

@@ -28,7 +28,8 @@ interface Span {
   text: string;
 }
 
-const minutesOf = (time: string): number => {
+/** Minutes since midnight of `HH:MM`. */
+export const minutesOf = (time: string): number => {
   const [hours = 0, minutes = 0] = time.split(':').map(Number);
   return hours * 60 + minutes;
 };

@@ -2,9 +2,9 @@
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { ensureConsole } from '../../scripts/lib/console.mjs';
-import { makeClient, type Client } from '../../src/contract/client.ts';
+import type { Client } from '../../src/contract/client.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
-import { PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
+import { login, PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
 
 export interface ConsoleServer {
   server: ServerProcess;
@@ -20,11 +20,7 @@ export interface ConsoleServer {
 export function useConsoleServer(nodePorts: string, settings: Record<string, string> = {}): ConsoleServer {
   const held: { server?: ServerProcess; browser?: Browser; admin?: Client } = {};
   let accounts = 0;
-  const clientOf = async (username: string): Promise<Client> => {
-    const baseUrl = `${take('server').apiUrl}/api`;
-    const { accessToken: token } = await makeClient({ baseUrl }).login({ username, password: PASSWORD });
-    return makeClient({ baseUrl, credential: { kind: 'token', token } });
-  };
+  const clientOf = async (username: string): Promise<Client> => (await login(take('server'), username)).client;
   const take = <Name extends keyof typeof held>(name: Name): NonNullable<(typeof held)[Name]> =>
     held[name] ?? expect.fail(`the ${name} has not started`);
   beforeAll(async () => {
@@ -82,10 +78,10 @@ export async function visit(
     locale: language,
     reducedMotion: 'reduce',
   });
-  const login = await context.request.post(`${server.apiUrl}/api/user/login`, {
+  const answer = await context.request.post(`${server.apiUrl}/api/user/login`, {
     data: { username, password: PASSWORD },
   });
-  expect(login.status()).toBe(200);
+  expect(answer.status()).toBe(200);
   const page = await context.newPage();
   const troubles: string[] = [];
   page.on('console', (line) => line.type() === 'error' && troubles.push(line.text()));

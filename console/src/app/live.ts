@@ -1,6 +1,6 @@
 /** Keeps the answers of the API current by the account's events; nothing is polled. */
 import { useSyncExternalStore } from 'react';
-import { followEvents, type FeedEvent, type FeedMessage } from './event-feed.ts';
+import { followEvents, type FeedMessage } from './event-feed.ts';
 import { queryClient } from './query-client.ts';
 import { leadToLogin } from './session.ts';
 
@@ -31,7 +31,6 @@ const GATHER_MS = 40;
 
 let lostAtMs: number | null = null;
 const watchers = new Set<() => void>();
-const listeners = new Set<(event: FeedEvent) => void>();
 const stale = new Set<string>();
 let timer: number | undefined;
 
@@ -58,7 +57,6 @@ function take(message: FeedMessage): void {
   }
   if (message.type === 'missed') return makeStale(['*']);
   makeStale(staleBySubject[message.event.kind.split('.')[0] ?? ''] ?? ['*']);
-  for (const listener of listeners) listener(message.event);
 }
 
 /** Begins to follow; once a page. */
@@ -81,8 +79,3 @@ export const useLostSince = (): number | null =>
     },
     () => lostAtMs,
   );
-
-export function onEvent(listener: (event: FeedEvent) => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}

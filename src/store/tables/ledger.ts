@@ -246,7 +246,6 @@ export async function reversalsOf(db: Db, { accountId, id }: Pick<EntryRow, 'acc
     .execute();
 }
 
-/** Grants past their expiry that still hold money. */
 const expired = prepared<{ nowMs: number; limit: number }>()((db, p) =>
   db
     .selectFrom('creditGrant')
@@ -257,6 +256,7 @@ const expired = prepared<{ nowMs: number; limit: number }>()((db, p) =>
     .limit(count(p('limit'))),
 );
 
+/** Grants past their expiry that still hold money. */
 export const expiredGrants = (db: Db, nowMs: number, limit: number): Promise<{ id: string; accountId: string }[]> =>
   expired(db, { nowMs, limit });
 

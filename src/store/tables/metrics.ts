@@ -42,17 +42,8 @@ export async function writeHours(tx: Db, hours: readonly InstanceHour[]): Promis
     .execute();
 }
 
-export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<InstanceHour[]> =>
-  db
-    .selectFrom('metricHour')
-    .selectAll()
-    .where('instanceId', '=', instanceId)
-    .where('atMs', '>=', atMs)
-    .orderBy('atMs')
-    .execute();
-
-/** The same of several instances, by time. */
-export const hoursOfMany = async (db: Db, ids: readonly string[], atMs: number): Promise<InstanceHour[]> =>
+/** Hours of instances, by time. */
+export const hoursSince = async (db: Db, ids: readonly string[], atMs: number): Promise<InstanceHour[]> =>
   ids.length === 0
     ? []
     : db

@@ -3,7 +3,7 @@ import { Group, Text } from '@mantine/core';
 import { useNow } from '../../app/now.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import type { Offer } from './draft.ts';
-import { arcOf, spansOfDay, wallTimeOf } from './off-peak-ring.ts';
+import { arcOf, clockTimeOf, spansOfDay } from './off-peak-ring.ts';
 
 const SIZE = 96;
 const ring = { centre: SIZE / 2, radius: 36 };
@@ -13,7 +13,8 @@ const HOURS = [0, 6, 12, 18];
 export function OffPeakClock({ offPeak }: { offPeak: NonNullable<Offer['prices'][number]['offPeak']> }) {
   const { launch } = useTexts();
   const nowMs = useNow(MINUTE_MS);
-  const { day, minutes } = wallTimeOf(nowMs, offPeak.timeZone);
+  const today = clockTimeOf(nowMs, offPeak.timeZone);
+  const { minutes } = today;
   const clock = `${String(Math.floor(minutes / 60)).padStart(2, '0')}:${String(minutes % 60).padStart(2, '0')}`;
   const hand = (minutes / (24 * 60)) * 360;
   const words = offPeak.now ? launch.offPeakNow : launch.offPeakLater;
@@ -34,7 +35,7 @@ export function OffPeakClock({ offPeak }: { offPeak: NonNullable<Offer['prices']
           stroke="var(--mantine-color-default-border)"
           strokeWidth={8}
         />
-        {spansOfDay(offPeak, day).map((span) => (
+        {spansOfDay(offPeak, today).map((span) => (
           <path
             key={span.join('-')}
             d={arcOf(span, ring)}

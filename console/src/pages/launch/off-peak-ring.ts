@@ -1,44 +1,40 @@
 /** Hours of a day on a ring, in the time zone of the region. Pure. */
+import { minutesOf, wallTimeOf, weekdays, type Weekday } from '../../../../src/contract/wall-time.ts';
 import type { Offer } from './draft.ts';
 
 type OffPeak = NonNullable<Offer['prices'][number]['offPeak']>;
 
-const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'] as const;
 const DAY_MINUTES = 24 * 60;
+const MINUTE_MS = 60_000;
 
-const minutesOf = (time: string): number => {
-  const [hours = 0, minutes = 0] = time.split(':').map(Number);
-  return hours * 60 + minutes;
-};
+/** Weekday of a day of `Date`, whose week begins with Sunday. */
+const weekdayAt = (utcDay: number): Weekday => weekdays[(utcDay + 6) % weekdays.length] ?? 'mon';
 
-export interface WallTime {
-  day: (typeof DAYS)[number];
+export interface ClockTime {
+  day: Weekday;
+  dayBefore: Weekday;
   minutes: number;
 }
 
 /** Day and minute of a moment in a time zone. */
-export function wallTimeOf(atMs: number, timeZone: string): WallTime {
-  const parts = new Intl.DateTimeFormat('en-US', {
-    timeZone,
-    weekday: 'short',
-    hour: '2-digit',
-    minute: '2-digit',
-    hourCycle: 'h23',
-  }).formatToParts(atMs);
-  const part = (type: string): string => parts.find((one) => one.type === type)?.value ?? '';
-  const day = DAYS.find((name) => name === part('weekday').toLowerCase()) ?? 'mon';
-  return { day, minutes: Number(part('hour')) * 60 + Number(part('minute')) };
+export function clockTimeOf(atMs: number, timeZone: string): ClockTime {
+  const wall = new Date(wallTimeOf(atMs, timeZone));
+  const day = wall.getUTCDay();
+  const minutes = Math.floor(wall.getTime() / MINUTE_MS) % DAY_MINUTES;
+  return { day: weekdayAt(day), dayBefore: weekdayAt(day + 6), minutes };
 }
 
 /** Minutes in which the price counts today, with what yesterday's windows reach past midnight. */
-export function spansOfDay({ windows }: Pick<OffPeak, 'windows'>, today: WallTime['day']): [number, number][] {
-  const yesterday = DAYS[(DAYS.indexOf(today) + DAYS.length - 1) % DAYS.length];
+export function spansOfDay(
+  { windows }: Pick<OffPeak, 'windows'>,
+  { day, dayBefore }: Pick<ClockTime, 'day' | 'dayBefore'>,
+): [number, number][] {
   return windows.flatMap(({ days, start, end }) => {
     const [from, to] = [minutesOf(start), minutesOf(end)];
     const overnight = to < from;
     return [
-      ...(days.includes(today) ? [[from, overnight ? DAY_MINUTES : to] as [number, number]] : []),
-      ...(overnight && yesterday !== undefined && days.includes(yesterday) ? [[0, to] as [number, number]] : []),
+      ...(days.includes(day) ? [[from, overnight ? DAY_MINUTES : to] as [number, number]] : []),
+      ...(overnight && days.includes(dayBefore) ? [[0, to] as [number, number]] : []),
     ];
   });
 }

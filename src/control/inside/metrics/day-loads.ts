@@ -8,7 +8,7 @@ import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { HOUR_MS } from '../../../domain/durations.ts';
 import { figureNames, foldIntoSteps, gpuFigureNames, startOfStep, type MetricsSpan } from '../../../domain/metrics.ts';
 import type { Store } from '../../../store/store.ts';
-import { hoursOfMany } from '../../../store/tables/metrics.ts';
+import { hoursSince } from '../../../store/tables/metrics.ts';
 import type { Time } from '../../base/time.ts';
 import type { Sampler } from './sampler.ts';
 import { unpackMinutes } from './series.ts';
@@ -57,7 +57,7 @@ export function makeDayLoads({ store, time, sampler }: LoadDeps) {
     for (const [startMs, group] of byStart)
       for (let at = 0; at < group.length; at += AT_ONCE) {
         const some = group.slice(at, at + AT_ONCE);
-        const rows = Map.groupBy(await hoursOfMany(store.read, some, startMs), ({ instanceId }) => instanceId);
+        const rows = Map.groupBy(await hoursSince(store.read, some, startMs), ({ instanceId }) => instanceId);
         for (const id of some) {
           const stored = (rows.get(id) ?? []).flatMap(unpackMinutes);
           const day = moved(days.get(id), steps);

@@ -160,7 +160,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     memoryOf: (id) => minutesInMemory(seriesById.get(id) ?? emptySeries()),
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
-      const hours = await hoursSince(store.read, id, startOfStep(fromMs, HOUR_MS));
+      const hours = await hoursSince(store.read, [id], startOfStep(fromMs, HOUR_MS));
       const inMemory = seriesById.get(id);
       // Minutes of a written hour are complete; those in memory may have lost samples.
       const byTime = new Map(

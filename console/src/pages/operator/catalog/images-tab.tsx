@@ -1,17 +1,16 @@
 /** Images that the operator offers to all accounts. */
-import { Badge, Button, Code, Group, Skeleton, Switch, TagsInput, Text, TextInput } from '@mantine/core';
-import { IconPlus } from '@tabler/icons-react';
+import { Badge, Button, Code, Group, Skeleton, TagsInput, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../../app/api.ts';
 import { useSession } from '../../../app/session.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { EmptyState } from '../../../parts/empty-state.tsx';
-import { FilterInput } from '../../../parts/filter-input.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { CatalogSearch } from '../search.ts';
+import { ListTools, shownRows } from './list-tools.tsx';
 import { CATALOG_STALE, managedImagesQuery, type ManagedImage } from './queries.ts';
 import { RetireModal } from './retire-modal.tsx';
 
@@ -20,7 +19,7 @@ interface TabProps {
   change: (over: CatalogSearch) => void;
 }
 
-export function ImagesTab({ search: { q, retired }, change }: TabProps) {
+export function ImagesTab({ search, change }: TabProps) {
   const { catalog, common } = useTexts();
   const { isAdmin } = useSession();
   const images = useQuery(managedImagesQuery);
@@ -28,25 +27,10 @@ export function ImagesTab({ search: { q, retired }, change }: TabProps) {
   const [retiring, setRetiring] = useState<ManagedImage>();
   if (images.isError) return <Trouble error={images.error} onRetry={() => void images.refetch()} />;
   if (images.data === undefined) return <Skeleton h={240} aria-label={common.loading(catalog.tabs.images)} />;
-  const rows = images.data.filter(
-    (image) => (retired || !image.retired) && image.name.toLowerCase().includes((q ?? '').toLowerCase()),
-  );
+  const rows = shownRows(images.data, search);
   return (
     <>
-      <Group mb="xs" gap="xs">
-        {isAdmin && (
-          <Button leftSection={<IconPlus size={14} />} onClick={() => setEdited('new')}>
-            {catalog.newImage}
-          </Button>
-        )}
-        <FilterInput value={q} onChange={(text) => change({ q: text })} />
-        <Switch
-          size="xs"
-          label={catalog.withRetired}
-          checked={retired ?? false}
-          onChange={({ currentTarget }) => change({ retired: currentTarget.checked ? true : undefined })}
-        />
-      </Group>
+      <ListTools search={search} change={change} add={catalog.newImage} onAdd={() => setEdited('new')} />
       {rows.length === 0 ? (
         <EmptyState {...catalog.noImages} />
       ) : (

@@ -1,5 +1,5 @@
 /** New prices of a type, from tomorrow, now or later, with what they change before they are set. */
-import { Button, Group, NativeSelect, NumberInput, Stack, Text, TextInput } from '@mantine/core';
+import { Button, Group, NumberInput, Stack, Text } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -8,30 +8,20 @@ import { useFormat } from '../../../app/format.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { Preview } from './preview.tsx';
-import {
-  differs,
-  modesByUse,
-  pricesOf,
-  scaledBy,
-  startModes,
-  startOf,
-  type StartMode,
-  type TypedPrices,
-} from './price-plan.ts';
+import { differs, modesByUse, pricesOf, scaledBy, type TypedPrices } from './price-plan.ts';
 import { CATALOG_STALE, type ManagedType } from './queries.ts';
+import { StartFields, useStart } from './start-fields.tsx';
 
 const TYPING_MS = 250;
 const QUICK = [-10, 5, 10, 25] as const;
 
 export function PriceModal({ type, onClose }: { type: ManagedType; onClose: () => void }) {
   const { catalog, launch } = useTexts();
-  const { money, dateTime } = useFormat();
+  const { money } = useFormat();
   const [typed, setTyped] = useState<TypedPrices>(type.prices);
-  const [mode, setMode] = useState<StartMode>('tomorrow');
-  const [later, setLater] = useState('');
-  const [openedAtMs] = useState(Date.now);
+  const start = useStart();
+  const { mode, fromUnixMs } = start;
   const prices = pricesOf(typed);
-  const fromUnixMs = startOf(mode, later, openedAtMs);
   const isChanged = prices !== null && differs(prices, type.prices);
   const body =
     isChanged && fromUnixMs !== null
@@ -63,27 +53,7 @@ export function PriceModal({ type, onClose }: { type: ManagedType; onClose: () =
         if (body !== null) await api.updateType(body);
       }}
     >
-      <Group gap="xs" align="flex-end">
-        <NativeSelect
-          label={catalog.from}
-          value={mode}
-          onChange={({ currentTarget }) => setMode(startModes.find((one) => one === currentTarget.value) ?? 'now')}
-          data={startModes.map((value) => ({ value, label: catalog.startModes[value] }))}
-        />
-        {mode === 'later' && (
-          <TextInput
-            type="datetime-local"
-            label={catalog.fromTime}
-            value={later}
-            onChange={({ currentTarget }) => setLater(currentTarget.value)}
-          />
-        )}
-        {mode === 'tomorrow' && typeof fromUnixMs === 'number' && (
-          <Text size="xs" c="dimmed" pb={8}>
-            {dateTime(fromUnixMs)}
-          </Text>
-        )}
-      </Group>
+      <StartFields start={start} />
       <Stack gap={6}>
         {modesByUse.map((one) => (
           <Group key={one} gap="xs" wrap="nowrap" justify="space-between">

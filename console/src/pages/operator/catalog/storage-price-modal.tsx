@@ -1,23 +1,21 @@
 /** Prices of storage in a region, now or from a later time. */
-import { Group, NativeSelect, NumberInput, Text, TextInput } from '@mantine/core';
+import { NumberInput, Text } from '@mantine/core';
 import { useState } from 'react';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
-import { startModes, startOf, type StartMode } from './price-plan.ts';
 import { CATALOG_STALE, type ManagedRegion } from './queries.ts';
+import { StartFields, useStart } from './start-fields.tsx';
 
 export const StorageKinds = ['filesystem', 'highspeedstorage', 'snapshot', 'keptDisk'] as const;
 
 export function StoragePriceModal({ region, onClose }: { region: ManagedRegion; onClose: () => void }) {
   const { catalog } = useTexts();
-  const { money, dateTime } = useFormat();
+  const { money } = useFormat();
   const [typed, setTyped] = useState<Record<(typeof StorageKinds)[number], number | string>>(region.storagePrices);
-  const [mode, setMode] = useState<StartMode>('tomorrow');
-  const [later, setLater] = useState('');
-  const [openedAtMs] = useState(Date.now);
-  const fromUnixMs = startOf(mode, later, openedAtMs);
+  const start = useStart();
+  const { mode, fromUnixMs } = start;
   const isChanged = StorageKinds.some((kind) => Number(typed[kind]) !== region.storagePrices[kind]);
   return (
     <ActModal
@@ -41,27 +39,7 @@ export function StoragePriceModal({ region, onClose }: { region: ManagedRegion; 
         })
       }
     >
-      <Group gap="xs" align="flex-end">
-        <NativeSelect
-          label={catalog.from}
-          value={mode}
-          onChange={({ currentTarget }) => setMode(startModes.find((one) => one === currentTarget.value) ?? 'now')}
-          data={startModes.map((value) => ({ value, label: catalog.startModes[value] }))}
-        />
-        {mode === 'later' && (
-          <TextInput
-            type="datetime-local"
-            label={catalog.fromTime}
-            value={later}
-            onChange={({ currentTarget }) => setLater(currentTarget.value)}
-          />
-        )}
-        {mode === 'tomorrow' && typeof fromUnixMs === 'number' && (
-          <Text size="xs" c="dimmed" pb={8}>
-            {dateTime(fromUnixMs)}
-          </Text>
-        )}
-      </Group>
+      <StartFields start={start} />
       {StorageKinds.map((kind) => (
         <NumberInput
           key={kind}

@@ -1,18 +1,18 @@
 /** Instance types with prices: new, changed, retired. */
-import { Badge, Button, Group, Menu, ActionIcon, Skeleton, Switch, Text, Tooltip } from '@mantine/core';
-import { IconCalendarDollar, IconDotsVertical, IconPlus } from '@tabler/icons-react';
+import { Badge, Button, Group, Menu, ActionIcon, Skeleton, Text, Tooltip } from '@mantine/core';
+import { IconCalendarDollar, IconDotsVertical } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { chargeModes } from '../../../../../src/contract/statuses.ts';
 import { useFormat } from '../../../app/format.ts';
 import { useSession } from '../../../app/session.ts';
 import { EmptyState } from '../../../parts/empty-state.tsx';
-import { FilterInput } from '../../../parts/filter-input.tsx';
 import { MenuLink } from '../../../parts/links.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { CatalogSearch } from '../search.ts';
+import { ListTools, shownRows } from './list-tools.tsx';
 import { PriceModal } from './price-modal.tsx';
 import { managedRegionsQuery, scheduledQuery, typesQuery, type ManagedType } from './queries.ts';
 import { RetireModal } from './retire-modal.tsx';
@@ -25,7 +25,7 @@ interface TabProps {
 
 type Open = { act: 'price' | 'edit' | 'retire'; type: ManagedType } | { act: 'new' };
 
-export function TypesTab({ search: { q, retired }, change }: TabProps) {
+export function TypesTab({ search, change }: TabProps) {
   const { catalog, common, launch } = useTexts();
   const { money, at } = useFormat();
   const { isAdmin } = useSession();
@@ -35,28 +35,13 @@ export function TypesTab({ search: { q, retired }, change }: TabProps) {
   const [open, setOpen] = useState<Open>();
   if (types.isError) return <Trouble error={types.error} onRetry={() => void types.refetch()} />;
   if (types.data === undefined) return <Skeleton h={320} aria-label={common.loading(catalog.tabs.types)} />;
-  const rows = types.data.filter(
-    (type) => (retired || !type.retired) && type.name.toLowerCase().includes((q ?? '').toLowerCase()),
-  );
+  const rows = shownRows(types.data, search);
   const regionName = (id: string): string => regions.find(({ regionId }) => regionId === id)?.name ?? id;
   const isOneRegion = regions.length < 2;
   const nextOf = (type: ManagedType) => scheduled.find(({ instanceTypeId }) => instanceTypeId === type.instanceTypeId);
   return (
     <>
-      <Group mb="xs" gap="xs">
-        {isAdmin && (
-          <Button leftSection={<IconPlus size={14} />} onClick={() => setOpen({ act: 'new' })}>
-            {catalog.newType}
-          </Button>
-        )}
-        <FilterInput value={q} onChange={(text) => change({ q: text })} />
-        <Switch
-          size="xs"
-          label={catalog.withRetired}
-          checked={retired ?? false}
-          onChange={({ currentTarget }) => change({ retired: currentTarget.checked ? true : undefined })}
-        />
-      </Group>
+      <ListTools search={search} change={change} add={catalog.newType} onAdd={() => setOpen({ act: 'new' })} />
       {rows.length === 0 ? (
         <EmptyState {...catalog.noTypes} />
       ) : (
