@@ -72,11 +72,14 @@ export const isOfConsole = ({ files }: ConsoleFiles, at: string): boolean =>
 export function mountConsole(app: FastifyInstance, { page, files }: ConsoleFiles): void {
   const sendPage = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const nonce = randomBytes(16).toString('base64');
-    return setCommonHeaders(request, reply, HTML_TYPE)
-      .header('content-security-policy', pagePolicy(nonce))
-      .header('referrer-policy', 'same-origin')
-      .header('x-frame-options', 'DENY')
-      .send(page.replaceAll(NONCE, nonce));
+    return (
+      setCommonHeaders(request, reply, HTML_TYPE)
+        .header('content-security-policy', pagePolicy(nonce))
+        // The gateway opens links of the API's origin alone without a question.
+        .header('referrer-policy', 'origin')
+        .header('x-frame-options', 'DENY')
+        .send(page.replaceAll(NONCE, nonce))
+    );
   };
   app.get('/', sendPage);
   for (const place of consolePlaces) {

@@ -62,7 +62,7 @@ test('answers its page at each of its places and below, and nowhere else', async
       'cache-control': 'no-store',
       'x-frame-options': 'DENY',
       'x-content-type-options': 'nosniff',
-      'referrer-policy': 'same-origin',
+      'referrer-policy': 'origin',
     });
   }
   for (const other of ['/instancesx', '/nowhere', '/index.html', '/Instances', '/console-assets', '/console-assets/'])

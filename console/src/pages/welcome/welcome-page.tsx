@@ -38,7 +38,7 @@ export function WelcomePage() {
           <Stepper.Step
             key={one}
             label={isPhone ? undefined : welcome.steps[one]}
-            aria-label={welcome.steps[one]}
+            aria-label={isPhone ? `${index + 1} ${welcome.steps[one]}` : undefined}
             // A step that was left may have been skipped.
             completedIcon={<span>{index + 1}</span>}
           />

@@ -29,12 +29,12 @@ export function CapacityBar({ name, total, promised, used, text, usedText }: Cap
       </Group>
       <Progress.Root size={10} mt={2}>
         <Progress.Section
-          value={usedShare}
+          value={Math.round(usedShare)}
           color={promisedShare >= NEAR ? 'orange' : 'berth'}
           aria-label={`${name}: ${usedText ?? text}`}
         />
         <Progress.Section
-          value={promisedShare - usedShare}
+          value={Math.round(promisedShare) - Math.round(usedShare)}
           color={promisedShare >= NEAR ? 'orange.3' : 'berth.3'}
           aria-label={`${name}: ${text}`}
         />
