@@ -1,6 +1,6 @@
 /** Ten tasks of users and operators, done by a person whose clicks and keystrokes are counted. */
 import { afterAll, expect, test } from 'vitest';
-import { launchFirst } from '../fixtures/first-launch.ts';
+import { firstLaunchRequest, launchFirst, running } from '../fixtures/first-launch.ts';
 import { PASSWORD, until } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 import { Person } from './person.ts';
@@ -99,16 +99,30 @@ test('a port is shared by a link for a day', async () => {
 });
 
 test('the reason of a waiting launch is on its page', async () => {
-  const { username } = await server.newAccount();
-  const person = await perform('find why a launch waits', { as: username, at: '/launch' }, async (person) => {
-    const { page } = person;
-    await page.getByRole('radio', { name: /Off-peak/ }).waitFor();
-    await page.goto(`${server.server.apiUrl}/launch?mode=tidePerHour`);
-    await person.click(person.button('Launch'));
-    await page.waitForURL(/\/instances\/notebook-/);
-    await page.getByRole('heading', { name: 'notebook' }).waitFor();
+  const { username, client } = await server.newAccount();
+  const { admin } = server;
+  const request = await firstLaunchRequest(admin, { name: 'all-gpus' });
+  const largest = async () => {
+    const regions = (await admin.catalog()).instanceInfos.flatMap(({ regionInfos }) => regionInfos);
+    const types = regions.flatMap(({ instanceTypeInfos }) => instanceTypeInfos);
+    return types.toSorted((one, other) => other.gpuNum - one.gpuNum)[0] ?? expect.fail('no type is offered');
+  };
+  const { instanceTypeId } = await largest();
+  const holders: { instanceId: string }[] = [];
+  while ((await largest()).stockStatus === 'InStock') {
+    const holder = await admin.launch({ ...request, instanceTypeId });
+    await running(admin, holder.instanceId);
+    holders.push(holder);
+  }
+  const waiting = await client.launch({ ...request, name: 'patient', instanceTypeId }, { waitForCapacity: true });
+  const person = await perform('find why a launch waits', { as: username }, async (person) => {
+    await person.click(person.link('patient'));
+    await person.page.getByText(/Waiting for a free place/).waitFor();
+    await person.page.getByText(/too little free capacity/).waitFor();
   });
-  expect(person.clicks).toBeLessThanOrEqual(3);
+  expect(person.clicks).toBe(1);
+  await client.terminate({ instanceId: waiting.instanceId });
+  for (const holder of holders) await admin.terminate(holder);
 });
 
 test('an instance is stopped before the money ends', async () => {
