@@ -1,6 +1,6 @@
 /** Instances of the mode `tidePerHour`, in windows that the test moves with its clock. */
 import { expect, test } from 'vitest';
-import { defaultOffPeak, NEVER_MS, type OffPeak, weekdays } from '../../../src/domain/off-peak.ts';
+import { defaultOffPeak, ENDING_NOTICE_MS, NEVER_MS, type OffPeak, weekdays } from '../../../src/domain/off-peak.ts';
 import { saveDefaultRegion, thisMachine } from '../../../src/main/first-run.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
@@ -26,8 +26,7 @@ const daily = (fromMs: number, toMs: number): OffPeak => ({
 async function makeTideWorld(store: Store) {
   const clock = { aheadMs: 0 };
   const world = await makeWorld(store, { clock, hurry: 20 });
-  const nowMs = (): number => Date.now() + clock.aheadMs;
-  const opensAtMs = Math.ceil(nowMs() / MINUTE_MS) * MINUTE_MS + 2 * HOUR_MS;
+  const opensAtMs = Math.ceil(world.now() / MINUTE_MS) * MINUTE_MS + 2 * HOUR_MS;
   const setWindows = async (offPeak: OffPeak): Promise<void> => {
     const { regionId } = world.drivers;
     const { update, get } = world.running.control.regionAdministration;
@@ -41,7 +40,7 @@ async function makeTideWorld(store: Store) {
     opensAtMs,
     closesAtMs: opensAtMs + 2 * HOUR_MS,
     setWindows,
-    goTo: (atMs: number): void => void (clock.aheadMs += Math.max(0, atMs - nowMs())),
+    goTo: (atMs: number): void => void (clock.aheadMs += Math.max(0, atMs - world.now())),
     launch: async (more: { resume?: boolean } = {}): Promise<string> => {
       const input = world.launchInput({ billing: { ...tide, ...more } });
       return (await instances.launch(world.caller, input, null)).instanceId;
@@ -169,7 +168,7 @@ onBothEngines('off-peak', (open) => {
     const id = await launch();
     goTo(opensAtMs);
     await world.until(id, hasStatus('Running'));
-    goTo(closesAtMs - 5 * MINUTE_MS);
+    goTo(closesAtMs - ENDING_NOTICE_MS);
     await eventually(async () => (await row(id)).windowEndsAtMs === closesAtMs);
     await setWindows(daily(opensAtMs, closesAtMs + HOUR_MS));
     await eventually(async () => (await row(id)).windowEndsAtMs === null);

@@ -15,7 +15,7 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
   const world = await makeWorld(await open(), { clock, start: false, ...options });
   const { regionId } = world.drivers;
   const { control } = world.running;
-  const nowMs = (): number => Date.now() + clock.aheadMs;
+  const nowMs = world.now;
   const typeNow = async () => {
     const [type] = (await control.offeredTypes.list(page)).types;
     if (!type) throw new Error('no type is offered');

@@ -21,6 +21,8 @@ import { drawValue, redraw, type Draw, type JsonObject } from './generated-value
 import { exampleRequest, streamTarget, type RouteRequest } from './route-requests.ts';
 
 const REQUESTS = atLevel({ short: 5_000, long: 100_000 });
+/** Reached by failures only. */
+const DEADLINE_MS = 1_800_000;
 /** As many as one commit of the server takes together. */
 const WORKERS = 32;
 const ENDS = /^(terminate|stop|archive|restart|delete)/;
@@ -274,63 +276,67 @@ function leakOf(me: Walker, { path, body }: RouteRequest, text: string): string 
   return null;
 }
 
-test(`${REQUESTS} generated requests: no server error, no answer outside of its schema, nothing of another account (seed ${seed})`, async () => {
-  const random = makeRandom(seed);
-  const counts = new Map<RouteName, { asked: number; done: number }>();
-  const wrong: string[] = [];
-  let left = REQUESTS;
-  let turn = -1;
-  let limited = 0;
-  const work = async (): Promise<void> => {
-    while (left > 0 && wrong.length < 10) {
-      turn += 1;
-      const name = routeNames[turn % routeNames.length] ?? 'userInfo';
-      if (Math.floor(turn / routeNames.length) % roundsBetween(name) > 0) continue;
-      left -= 1;
-      const route = routeOf(name);
-      const isForAdmin = route.who !== 'account' && random() < 0.7;
-      const me = walkers[isForAdmin ? 2 : Math.floor(random() * 2)];
-      if (me === undefined) throw new Error('no walker');
-      const asked = requestOf(name, drawFor(me, name, random));
-      const shown = `seed ${seed}, ${left} left, ${me.name}, ${name} ${asked.path.slice(0, 300)} ${(asked.body ?? '').slice(0, 600)}`;
-      if (name === 'setTemplate') templates.set(me.name, `${templates.get(me.name) ?? ''} ${asked.body ?? ''}`);
-      try {
-        const answer = await ask(asked, me.key, route.kind !== 'json');
-        if (answer.status === 200) noteCatalog(name, answer.text);
-        const why = nonconformance(name, answer) ?? leakOf(me, asked, answer.text);
-        if (why !== null) wrong.push(`${why}: ${shown}: ${answer.status} ${answer.text.slice(0, 600)}`);
-        limited += answer.status === 429 ? 1 : 0;
-        const count = counts.get(name) ?? { asked: 0, done: 0 };
-        const done = answer.status < 400;
-        counts.set(name, { asked: count.asked + 1, done: count.done + (done ? 1 : 0) });
-        if (done && route.kind === 'json' && !me.isAdmin) {
-          note(me.name, answer.text);
-          harvest(me, JSON.parse(answer.text));
+test(
+  `${REQUESTS} generated requests: no server error, no answer outside of its schema, nothing of another account (seed ${seed})`,
+  async () => {
+    const random = makeRandom(seed);
+    const counts = new Map<RouteName, { asked: number; done: number }>();
+    const wrong: string[] = [];
+    let left = REQUESTS;
+    let turn = -1;
+    let limited = 0;
+    const work = async (): Promise<void> => {
+      while (left > 0 && wrong.length < 10) {
+        turn += 1;
+        const name = routeNames[turn % routeNames.length] ?? 'userInfo';
+        if (Math.floor(turn / routeNames.length) % roundsBetween(name) > 0) continue;
+        left -= 1;
+        const route = routeOf(name);
+        const isForAdmin = route.who !== 'account' && random() < 0.7;
+        const me = walkers[isForAdmin ? 2 : Math.floor(random() * 2)];
+        if (me === undefined) throw new Error('no walker');
+        const asked = requestOf(name, drawFor(me, name, random));
+        const shown = `seed ${seed}, ${left} left, ${me.name}, ${name} ${asked.path.slice(0, 300)} ${(asked.body ?? '').slice(0, 600)}`;
+        if (name === 'setTemplate') templates.set(me.name, `${templates.get(me.name) ?? ''} ${asked.body ?? ''}`);
+        try {
+          const answer = await ask(asked, me.key, route.kind !== 'json');
+          if (answer.status === 200) noteCatalog(name, answer.text);
+          const why = nonconformance(name, answer) ?? leakOf(me, asked, answer.text);
+          if (why !== null) wrong.push(`${why}: ${shown}: ${answer.status} ${answer.text.slice(0, 600)}`);
+          limited += answer.status === 429 ? 1 : 0;
+          const count = counts.get(name) ?? { asked: 0, done: 0 };
+          const done = answer.status < 400;
+          counts.set(name, { asked: count.asked + 1, done: count.done + (done ? 1 : 0) });
+          if (done && route.kind === 'json' && !me.isAdmin) {
+            note(me.name, answer.text);
+            harvest(me, JSON.parse(answer.text));
+          }
+        } catch (error) {
+          // A deleted volume ends its transfers.
+          if (route.kind !== 'bytes' || !String(error).includes('hang up')) wrong.push(`${String(error)}: ${shown}`);
         }
-      } catch (error) {
-        // A deleted volume ends its transfers.
-        if (route.kind !== 'bytes' || !String(error).includes('hang up')) wrong.push(`${String(error)}: ${shown}`);
       }
-    }
-  };
-  await Promise.all(Array.from({ length: WORKERS }, work));
-  expect(wrong).toEqual([]);
-  const untried = routeNames.filter((name) => !counts.has(name));
-  expect(untried).toEqual([]);
-  const asked = [...counts.values()].reduce((sum, one) => sum + one.asked, 0);
-  const done = [...counts.values()].reduce((sum, one) => sum + one.done, 0);
-  console.log(
-    `seed ${seed}: ${asked} requests of ${counts.size} routes, ${done} succeeded, ${limited} over a rate limit; never: ${[
-      ...counts,
-    ]
-      .filter(([, one]) => one.done === 0)
-      .map(([name]) => name)
-      .join(' ')}`,
-  );
-  // A walk of refusals alone would show nothing.
-  expect(done / asked).toBeGreaterThan(0.2);
-  expect(limited / asked).toBeLessThan(0.1);
-});
+    };
+    await Promise.all(Array.from({ length: WORKERS }, work));
+    expect(wrong).toEqual([]);
+    const untried = routeNames.filter((name) => !counts.has(name));
+    expect(untried).toEqual([]);
+    const asked = [...counts.values()].reduce((sum, one) => sum + one.asked, 0);
+    const done = [...counts.values()].reduce((sum, one) => sum + one.done, 0);
+    console.log(
+      `seed ${seed}: ${asked} requests of ${counts.size} routes, ${done} succeeded, ${limited} over a rate limit; never: ${[
+        ...counts,
+      ]
+        .filter(([, one]) => one.done === 0)
+        .map(([name]) => name)
+        .join(' ')}`,
+    );
+    // A walk of refusals alone would show nothing.
+    expect(done / asked).toBeGreaterThan(0.2);
+    expect(limited / asked).toBeLessThan(0.1);
+  },
+  DEADLINE_MS,
+);
 
 test('after the walk, each account lists its own resources, and as many as the totals say', async () => {
   const seen = new Map<string, string>();
