@@ -1,6 +1,7 @@
 /** Money, times and sizes in the language of the person. */
-import { useMemo } from 'react';
+import type { Texts } from '../texts/en/index.ts';
 import { useSpoken } from '../texts/provider.tsx';
+import type { Language } from '../texts/texts.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -13,101 +14,109 @@ const steps = [
   ['second', 1_000],
 ] as const;
 
-export function useFormat() {
-  const { language, texts } = useSpoken();
-  return useMemo(() => {
-    const whole = new Intl.NumberFormat(language, {
-      style: 'currency',
-      currency: 'USD',
-      currencyDisplay: 'narrowSymbol',
-    });
-    const fine = new Intl.NumberFormat(language, {
-      style: 'currency',
-      currency: 'USD',
-      currencyDisplay: 'narrowSymbol',
-      maximumSignificantDigits: 3,
-      minimumFractionDigits: 2,
-      roundingPriority: 'morePrecision',
-    });
-    const large = new Intl.NumberFormat(language, {
-      style: 'currency',
-      currency: 'USD',
-      currencyDisplay: 'narrowSymbol',
-      notation: 'compact',
-      maximumFractionDigits: 1,
-    });
-    const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
-    const dateTime = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' });
-    const clock = new Intl.DateTimeFormat(language, { hour: '2-digit', minute: '2-digit' });
-    const second = new Intl.DateTimeFormat(language, {
-      hour: '2-digit',
-      minute: '2-digit',
-      second: '2-digit',
-      hourCycle: 'h23',
-    });
-    const day = new Intl.DateTimeFormat(language, {
-      month: 'short',
-      day: 'numeric',
-      hour: '2-digit',
-      minute: '2-digit',
-    });
-    const unit = (count: number, name: string) =>
-      new Intl.NumberFormat(language, { style: 'unit', unit: name, unitDisplay: 'short' }).format(count);
+type Formats = ReturnType<typeof formatsIn>;
+const known = new Map<Language, Formats>();
 
-    /** Two units: `2 h 14 min`. */
-    const duration = (ms: number): string => {
-      const at = steps.findIndex(([, length]) => ms >= length);
-      const [name, length] = steps[at] ?? ['second', 1_000];
-      const next = steps[at + 1];
-      const rest = next === undefined ? 0 : Math.floor((ms % length) / next[1]);
-      const first = unit(Math.floor(ms / length), name);
-      return next === undefined || rest === 0 ? first : `${first} ${unit(rest, next[0])}`;
-    };
-    return {
-      /** Cents, and more digits below a dime: `$0.0042`. */
-      money: (dollars: number): string => {
-        if (Math.abs(dollars) >= 100_000) return large.format(dollars);
-        return Math.abs(dollars) < 0.1 && dollars !== 0 ? fine.format(dollars) : whole.format(dollars);
-      },
-      duration,
-      ago: (atMs: number, nowMs: number): string => {
-        const ms = atMs - nowMs;
-        const [name, length] = steps.find(([, length]) => Math.abs(ms) >= length) ?? ['second', 1_000];
-        return relative.format(Math.trunc(ms / length), name);
-      },
-      dateTime: (atMs: number): string => dateTime.format(atMs),
-      /** The clock with its seconds. */
-      clock: (atMs: number): string => second.format(atMs),
-      /** The clock today, else with the day. */
-      at: (atMs: number): string =>
-        new Date(atMs).toDateString() === new Date().toDateString() ? clock.format(atMs) : day.format(atMs),
-      /** How long money lasts until a time. */
-      lasting: (untilMs: number | null): string => {
-        const ms = untilMs === null ? Infinity : untilMs - Date.now();
-        return ms > YEARS ? texts.common.forever : duration(Math.max(0, ms));
-      },
-      percent: (share: number): string =>
-        new Intl.NumberFormat(language, { style: 'percent', maximumFractionDigits: 0 }).format(share),
-      count: (value: number): string => new Intl.NumberFormat(language).format(value),
-      /** Disk space in the GB of the API; below one in MB, so that little is not nothing. */
-      size: (gb: number): string => {
-        const isSmall = gb > 0 && gb < 1;
-        return new Intl.NumberFormat(language, {
-          style: 'unit',
-          unit: isSmall ? 'megabyte' : 'gigabyte',
-          maximumFractionDigits: isSmall || gb >= 100 ? 0 : 1,
-        }).format(isSmall ? Math.max(1, gb * 1024) : gb);
-      },
-      bytes: (bytes: number): string => {
-        const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'] as const;
-        const at = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
-        return new Intl.NumberFormat(language, {
-          style: 'unit',
-          unit: units[at],
-          unitDisplay: at === 0 ? 'long' : 'short',
-          maximumFractionDigits: at === 0 ? 0 : 1,
-        }).format(bytes / 1000 ** at);
-      },
-    };
-  }, [language, texts]);
+/** The formatters of a language are made once: they cost more than what they format. */
+export function useFormat(): Formats {
+  const { language, texts } = useSpoken();
+  const formats = known.get(language) ?? formatsIn(language, texts);
+  known.set(language, formats);
+  return formats;
+}
+
+function formatsIn(language: Language, texts: Texts) {
+  const whole = new Intl.NumberFormat(language, {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+  });
+  const fine = new Intl.NumberFormat(language, {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    maximumSignificantDigits: 3,
+    minimumFractionDigits: 2,
+    roundingPriority: 'morePrecision',
+  });
+  const large = new Intl.NumberFormat(language, {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    notation: 'compact',
+    maximumFractionDigits: 1,
+  });
+  const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
+  const dateTime = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' });
+  const clock = new Intl.DateTimeFormat(language, { hour: '2-digit', minute: '2-digit' });
+  const second = new Intl.DateTimeFormat(language, {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    hourCycle: 'h23',
+  });
+  const day = new Intl.DateTimeFormat(language, {
+    month: 'short',
+    day: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+  });
+  const unit = (count: number, name: string) =>
+    new Intl.NumberFormat(language, { style: 'unit', unit: name, unitDisplay: 'short' }).format(count);
+
+  /** Two units: `2 h 14 min`. */
+  const duration = (ms: number): string => {
+    const at = steps.findIndex(([, length]) => ms >= length);
+    const [name, length] = steps[at] ?? ['second', 1_000];
+    const next = steps[at + 1];
+    const rest = next === undefined ? 0 : Math.floor((ms % length) / next[1]);
+    const first = unit(Math.floor(ms / length), name);
+    return next === undefined || rest === 0 ? first : `${first} ${unit(rest, next[0])}`;
+  };
+  return {
+    /** Cents, and more digits below a dime: `$0.0042`. */
+    money: (dollars: number): string => {
+      if (Math.abs(dollars) >= 100_000) return large.format(dollars);
+      return Math.abs(dollars) < 0.1 && dollars !== 0 ? fine.format(dollars) : whole.format(dollars);
+    },
+    duration,
+    ago: (atMs: number, nowMs: number): string => {
+      const ms = atMs - nowMs;
+      const [name, length] = steps.find(([, length]) => Math.abs(ms) >= length) ?? ['second', 1_000];
+      return relative.format(Math.trunc(ms / length), name);
+    },
+    dateTime: (atMs: number): string => dateTime.format(atMs),
+    /** The clock with its seconds. */
+    clock: (atMs: number): string => second.format(atMs),
+    /** The clock today, else with the day. */
+    at: (atMs: number): string =>
+      new Date(atMs).toDateString() === new Date().toDateString() ? clock.format(atMs) : day.format(atMs),
+    /** How long money lasts until a time. */
+    lasting: (untilMs: number | null): string => {
+      const ms = untilMs === null ? Infinity : untilMs - Date.now();
+      return ms > YEARS ? texts.common.forever : duration(Math.max(0, ms));
+    },
+    percent: (share: number): string =>
+      new Intl.NumberFormat(language, { style: 'percent', maximumFractionDigits: 0 }).format(share),
+    count: (value: number): string => new Intl.NumberFormat(language).format(value),
+    /** Disk space in the GB of the API; below one in MB, so that little is not nothing. */
+    size: (gb: number): string => {
+      const isSmall = gb > 0 && gb < 1;
+      return new Intl.NumberFormat(language, {
+        style: 'unit',
+        unit: isSmall ? 'megabyte' : 'gigabyte',
+        maximumFractionDigits: isSmall || gb >= 100 ? 0 : 1,
+      }).format(isSmall ? Math.max(1, gb * 1024) : gb);
+    },
+    bytes: (bytes: number): string => {
+      const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'] as const;
+      const at = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+      return new Intl.NumberFormat(language, {
+        style: 'unit',
+        unit: units[at],
+        unitDisplay: at === 0 ? 'long' : 'short',
+        maximumFractionDigits: at === 0 ? 0 : 1,
+      }).format(bytes / 1000 ** at);
+    },
+  };
 }

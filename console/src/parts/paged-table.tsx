@@ -7,7 +7,7 @@ import { useMediaQuery } from '@mantine/hooks';
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react';
 import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-query';
 import { useWindowVirtualizer } from '@tanstack/react-virtual';
-import { useRef, useState, type ReactNode } from 'react';
+import { memo, useCallback, useEffect, useRef, useState, type ReactNode } from 'react';
 import { useTexts } from '../texts/provider.tsx';
 import classes from './paged-table.module.css';
 import { Trouble } from './trouble.tsx';
@@ -51,8 +51,10 @@ interface PagedTableProps<Row, Sort extends string> {
   sort?: SortState<Sort>;
   onSort?: (sort: SortState<Sort>) => void;
   selection?: {
-    keys: ReadonlySet<string>;
-    onChange: (keys: ReadonlySet<string>, rows: readonly Row[]) => void;
+    keys: { has(key: string): boolean };
+    onToggle: (row: Row) => void;
+    /** The rows near the view, as they are now. */
+    onRows: (rows: readonly Row[]) => void;
     labelOf: (row: Row) => string;
   };
 }
@@ -82,30 +84,16 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   const known = pages.find(({ data }) => data !== undefined)?.data;
   // In the same render: the rows are there at once.
   if (known !== undefined && known.total !== total) setTotal(known.total);
+  const toggle = useLatest((row: Row) => selection?.onToggle(row));
+  useEffect(() => selection?.onRows(pages.flatMap(({ data }) => data?.rows ?? [])));
   const failed = pages.find(({ isError }) => isError);
   if (failed && known === undefined) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
   if (known === undefined) return <Loading label={common.loading(label)} />;
   if (known.total === 0) return empty;
   const rowAt = (index: number): Row | undefined =>
     pages[Math.floor(index / PAGE_ROWS) - first]?.data?.rows[index % PAGE_ROWS];
-  const loaded = pages.flatMap(({ data }) => data?.rows ?? []);
   const template = [...(selection ? ['34px'] : []), ...columns.map(({ width }) => width)].join(' ');
   const margin = virtualizer.options.scrollMargin;
-  const toggle = (key: string): void => {
-    if (selection === undefined) return;
-    const keys = new Set(selection.keys);
-    if (!keys.delete(key)) keys.add(key);
-    selection.onChange(keys, loaded);
-  };
-  const box = (row: Row) =>
-    selection && (
-      <Checkbox
-        size="xs"
-        aria-label={selection.labelOf(row)}
-        checked={selection.keys.has(keyOf(row))}
-        onChange={() => toggle(keyOf(row))}
-      />
-    );
   return (
     <Box role="table" aria-label={label} aria-rowcount={known.total + 1} className={classes.table}>
       {!isPhone && (
@@ -124,33 +112,19 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
         {items.map(({ index, start, size }) => {
           const row = rowAt(index);
           return (
-            <Box
+            <TableRow
               key={row === undefined ? index : keyOf(row)}
-              role="row"
-              aria-rowindex={index + 2}
-              aria-selected={row === undefined ? undefined : selection?.keys.has(keyOf(row))}
-              className={isPhone ? classes.card : classes.row}
-              style={{
-                height: size,
-                transform: `translateY(${start - margin}px)`,
-                ...(isPhone ? {} : { gridTemplateColumns: template }),
-              }}
-            >
-              {row === undefined ? (
-                <Skeleton h={14} role="cell" />
-              ) : isPhone ? (
-                <div role="cell">{card(row)}</div>
-              ) : (
-                <>
-                  {selection && <div role="cell">{box(row)}</div>}
-                  {columns.map(({ key, cell, align }) => (
-                    <div key={key} role="cell" className={classes.cell} data-align={align}>
-                      {cell(row)}
-                    </div>
-                  ))}
-                </>
-              )}
-            </Box>
+              row={row}
+              index={index}
+              top={start - margin}
+              height={size}
+              template={template}
+              columns={columns}
+              card={isPhone ? card : null}
+              isSelected={row === undefined ? undefined : selection?.keys.has(keyOf(row))}
+              selectionLabelOf={selection?.labelOf}
+              onToggle={toggle}
+            />
           );
         })}
       </Box>
@@ -159,6 +133,65 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
       </Text>
     </Box>
   );
+}
+
+interface TableRowProps<Row, Sort extends string> {
+  row: Row | undefined;
+  index: number;
+  top: number;
+  height: number;
+  template: string;
+  columns: readonly Column<Row, Sort>[];
+  /** On a phone. */
+  card: ((row: Row) => ReactNode) | null;
+  /** Undefined: rows cannot be selected. */
+  isSelected: boolean | undefined;
+  selectionLabelOf: ((row: Row) => string) | undefined;
+  onToggle: (row: Row) => void;
+}
+
+/** Rendered once for each row that comes into view, not at each step of the scroll. */
+const TableRow = memo(function TableRow<Row, Sort extends string>(props: TableRowProps<Row, Sort>) {
+  const { row, index, top, height, template, columns, card, isSelected, selectionLabelOf, onToggle } = props;
+  const place = { height, transform: `translateY(${top}px)` };
+  if (row === undefined || card !== null)
+    return (
+      <div role="row" aria-rowindex={index + 2} className={card === null ? classes.row : classes.card} style={place}>
+        {row === undefined ? <Skeleton h={14} role="cell" /> : <div role="cell">{card?.(row)}</div>}
+      </div>
+    );
+  return (
+    <div
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={isSelected}
+      className={classes.row}
+      style={{ ...place, gridTemplateColumns: template }}
+    >
+      {isSelected !== undefined && (
+        <div role="cell">
+          <Checkbox
+            size="xs"
+            aria-label={selectionLabelOf?.(row)}
+            checked={isSelected}
+            onChange={() => onToggle(row)}
+          />
+        </div>
+      )}
+      {columns.map(({ key, cell, align }) => (
+        <div key={key} role="cell" className={classes.cell} data-align={align}>
+          {cell(row)}
+        </div>
+      ))}
+    </div>
+  );
+}) as <Row, Sort extends string>(props: TableRowProps<Row, Sort>) => ReactNode;
+
+/** The same function at each render, which calls the latest one. */
+function useLatest<Given extends unknown[]>(act: (...given: Given) => void): (...given: Given) => void {
+  const latest = useRef(act);
+  latest.current = act;
+  return useCallback((...given) => latest.current(...given), []);
 }
 
 interface HeadProps<Row, Sort extends string> {

@@ -1,4 +1,3 @@
-import { Tooltip } from '@mantine/core';
 import { useFormat } from '../app/format.ts';
 import { useNow } from '../app/now.ts';
 
@@ -13,8 +12,9 @@ export function RelativeTime({ atMs, isFuture = false }: RelativeTimeProps) {
   const { ago, dateTime } = useFormat();
   const nowMs = useNow(10_000);
   return (
-    <Tooltip label={dateTime(atMs)}>
-      <time dateTime={new Date(atMs).toISOString()}>{ago(atMs, isFuture ? nowMs : Math.max(nowMs, atMs))}</time>
-    </Tooltip>
+    // Thousands of them scroll by: a tooltip of the browser costs nothing.
+    <time dateTime={new Date(atMs).toISOString()} title={dateTime(atMs)}>
+      {ago(atMs, isFuture ? nowMs : Math.max(nowMs, atMs))}
+    </time>
   );
 }

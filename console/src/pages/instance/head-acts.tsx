@@ -9,7 +9,7 @@ import { ButtonLink, MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from '../instances/acts.ts';
-import { TerminateModal } from '../instances/terminate-modal.tsx';
+import { TerminateDialog } from '../instances/terminate-dialog.tsx';
 import type { InstanceView } from './queries.ts';
 
 const besides: readonly ActName[] = ['stop', 'restart'];
@@ -107,7 +107,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
           </MenuLink>
         </Menu.Dropdown>
       </Menu>
-      {isTerminating && <TerminateModal instances={[instance]} onClose={() => setTerminating(false)} />}
+      {isTerminating && <TerminateDialog instances={[instance]} onClose={() => setTerminating(false)} />}
     </Group>
   );
 }

@@ -11,7 +11,7 @@ import { idOf } from './acts.ts';
 type Figures = Awaited<ReturnType<typeof api.instanceFigures>>['figures'][number];
 
 /** Time in which rows that come into view join one request. */
-const GATHER_MS = 20;
+const GATHER_MS = 100;
 const MOST_IDS = 100;
 /** Figures change without events. */
 const FRESH_MS = 60_000;

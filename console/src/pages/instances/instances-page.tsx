@@ -1,7 +1,6 @@
 /** Home: what runs, what it costs, what is wrong, and how to get in. */
-import { Group, NativeSelect, Pill, Text, TextInput, Title } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
-import { IconPlus, IconSearch } from '@tabler/icons-react';
+import { Group, NativeSelect, Pill, Text, Title } from '@mantine/core';
+import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -11,6 +10,7 @@ import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { forecastQuery } from '../../app/queries.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
+import { FilterInput } from '../../parts/filter-input.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
 import { PagedTable } from '../../parts/paged-table.tsx';
 import { useTexts } from '../../texts/provider.tsx';
@@ -21,23 +21,24 @@ import { SelectionBar } from './selection-bar.tsx';
 import { filtersOf, readInstanceSearch, type InstanceSearch } from './search.ts';
 
 const route = getRouteApi('/instances');
-const TYPING_MS = 200;
 const CARD_PX = 116;
+
+function toggled(selected: ReadonlyMap<string, InstanceObject>, row: InstanceObject): Map<string, InstanceObject> {
+  const next = new Map(selected);
+  if (!next.delete(idOf(row))) next.set(idOf(row), row);
+  return next;
+}
 
 export function InstancesPage() {
   const { instances, common, statuses } = useTexts();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [selected, setSelected] = useState<{ keys: ReadonlySet<string>; rows: readonly InstanceObject[] }>({
-    keys: new Set(),
-    rows: [],
-  });
+  const [selected, setSelected] = useState<ReadonlyMap<string, InstanceObject>>(new Map());
   const columns = useInstanceColumns();
   const change = (over: InstanceSearch): void =>
     void navigate({ search: (now) => readInstanceSearch({ ...now, ...over }), replace: true });
   const clearLabel = (): void =>
     void navigate({ search: (now) => readInstanceSearch({ ...now, label: undefined }), replace: true });
-  const type = useDebouncedCallback((q: string) => change({ q }), TYPING_MS);
   const { q, status, label, sort, desc } = search;
   const filters = filtersOf(search);
   const isFiltered = q !== undefined || status !== undefined || label !== undefined;
@@ -48,14 +49,7 @@ export function InstancesPage() {
         <ButtonLink to="/launch" leftSection={<IconPlus size={14} />}>
           {instances.launch}
         </ButtonLink>
-        <TextInput
-          size="xs"
-          placeholder={common.filter}
-          aria-label={common.filter}
-          leftSection={<IconSearch size={13} />}
-          defaultValue={q ?? ''}
-          onChange={({ currentTarget }) => type(currentTarget.value)}
-        />
+        <FilterInput value={q} onChange={(text) => change({ q: text })} />
         <NativeSelect
           size="xs"
           aria-label={instances.filterStatus}
@@ -78,12 +72,7 @@ export function InstancesPage() {
             {label}
           </Pill>
         )}
-        {selected.keys.size > 0 && (
-          <SelectionBar
-            chosen={selected.rows.filter((row) => selected.keys.has(idOf(row)))}
-            onDone={() => setSelected({ keys: new Set(), rows: [] })}
-          />
-        )}
+        {selected.size > 0 && <SelectionBar chosen={[...selected.values()]} onDone={() => setSelected(new Map())} />}
       </Group>
       <PagedTable
         label={instances.list}
@@ -99,8 +88,13 @@ export function InstancesPage() {
         keyOf={idOf}
         card={(instance) => <InstanceCard instance={instance} />}
         selection={{
-          keys: selected.keys,
-          onChange: (keys, rows) => setSelected({ keys, rows }),
+          keys: selected,
+          onToggle: (row) => setSelected(toggled(selected, row)),
+          onRows: (rows) => {
+            const changed = rows.filter((row) => (selected.get(idOf(row)) ?? row) !== row);
+            if (changed.length > 0)
+              setSelected(new Map([...selected, ...changed.map((row) => [idOf(row), row] as const)]));
+          },
           labelOf: (row) => instances.select(nameOf(row)),
         }}
         empty={

@@ -9,13 +9,14 @@ import { MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from './acts.ts';
-import { TerminateModal } from './terminate-modal.tsx';
+import { TerminateDialog } from './terminate-dialog.tsx';
 
 export function RowActs({ instance }: { instance: InstanceObject }) {
   const texts = useTexts();
   const { acts, notNow } = texts.instances;
   const act = useAct();
   const navigate = useNavigate();
+  const [isMenuUsed, setMenuUsed] = useState(false);
   const [isTerminating, setTerminating] = useState(false);
   const next = nextActOf(instance);
   const instanceId = idOf(instance);
@@ -51,33 +52,40 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
           {acts[next]}
         </Button>
       )}
-      <Menu position="bottom-end">
-        <Menu.Target>
-          <ActionIcon aria-label={texts.common.more}>
-            <IconDotsVertical size={16} />
-          </ActionIcon>
-        </Menu.Target>
-        <Menu.Dropdown>
-          {actNames
-            .filter((name) => name !== next)
-            .map((name) => (
-              <Menu.Item
-                key={name}
-                disabled={!mayAct(instance, name)}
-                title={mayAct(instance, name) ? undefined : notNow(word)}
-                color={name === 'terminate' ? 'red' : undefined}
-                onClick={() => perform(name)}
-              >
-                {acts[name]}
-              </Menu.Item>
-            ))}
-          <Menu.Divider />
-          <MenuLink to="/launch" search={{ like: instanceId }}>
-            {acts.again}
-          </MenuLink>
-        </Menu.Dropdown>
-      </Menu>
-      {isTerminating && <TerminateModal instances={[instance]} onClose={() => setTerminating(false)} />}
+      {isMenuUsed ? (
+        <Menu position="bottom-end" defaultOpened>
+          <Menu.Target>
+            <ActionIcon aria-label={texts.common.more} autoFocus>
+              <IconDotsVertical size={16} />
+            </ActionIcon>
+          </Menu.Target>
+          <Menu.Dropdown>
+            {actNames
+              .filter((name) => name !== next)
+              .map((name) => (
+                <Menu.Item
+                  key={name}
+                  disabled={!mayAct(instance, name)}
+                  title={mayAct(instance, name) ? undefined : notNow(word)}
+                  color={name === 'terminate' ? 'red' : undefined}
+                  onClick={() => perform(name)}
+                >
+                  {acts[name]}
+                </Menu.Item>
+              ))}
+            <Menu.Divider />
+            <MenuLink to="/launch" search={{ like: instanceId }}>
+              {acts.again}
+            </MenuLink>
+          </Menu.Dropdown>
+        </Menu>
+      ) : (
+        // The menus of all rows would be most of the work of a scroll.
+        <ActionIcon aria-label={texts.common.more} aria-haspopup="menu" onClick={() => setMenuUsed(true)}>
+          <IconDotsVertical size={16} />
+        </ActionIcon>
+      )}
+      {isTerminating && <TerminateDialog instances={[instance]} onClose={() => setTerminating(false)} />}
     </Group>
   );
 }

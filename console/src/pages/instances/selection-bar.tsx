@@ -4,7 +4,7 @@ import { useState } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { actNames, mayAct, nameOf, useAct, type ActName } from './acts.ts';
-import { TerminateModal } from './terminate-modal.tsx';
+import { TerminateDialog } from './terminate-dialog.tsx';
 
 const SHOWN_NAMES = 3;
 
@@ -38,7 +38,7 @@ export function SelectionBar({ chosen, onDone }: { chosen: readonly InstanceObje
           </Tooltip>
         );
       })}
-      {isTerminating && <TerminateModal instances={chosen} onClose={() => setTerminating(false)} onDone={onDone} />}
+      {isTerminating && <TerminateDialog instances={chosen} onClose={() => setTerminating(false)} onDone={onDone} />}
     </Group>
   );
 }

@@ -4,7 +4,7 @@ import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { nameOf, useAct } from './acts.ts';
 
-interface TerminateModalProps {
+export interface TerminateModalProps {
   instances: readonly InstanceObject[];
   onClose: () => void;
   onDone?: () => void;
