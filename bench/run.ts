@@ -13,6 +13,7 @@ import { charging } from './charging.ts';
 import { clusterLaunch } from './cluster-launch.ts';
 import { clusterSettle } from './cluster-settle.ts';
 import { connections } from './connections.ts';
+import { consoleBench } from './console.ts';
 import { create } from './create.ts';
 import { firstCell } from './first-cell.ts';
 import { gateway } from './gateway.ts';
@@ -54,6 +55,7 @@ const benches: Record<string, Bench> = {
   'gateway-streams': gatewayStreams,
   'gateway-upgrades': gatewayUpgrades,
   connections,
+  console: consoleBench,
   metrics,
   'cluster-launch': clusterLaunch,
   'cluster-settle': clusterSettle,

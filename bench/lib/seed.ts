@@ -29,12 +29,17 @@ const TEMPLATE_UUID = '00000000-0000-4000-a000-000000000000';
 
 export const ownerName = (index: number): string => `owner-${index}`;
 
-/** Creates `rows` stopped instances, 100 per owner. */
-export async function seed(dataFolder: string, rows: number, say: (text: string) => void): Promise<void> {
+/** Creates `rows` stopped instances, `each` per owner. */
+export async function seed(
+  dataFolder: string,
+  rows: number,
+  say: (text: string) => void,
+  { each = EACH }: { each?: number } = {},
+): Promise<void> {
   const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
   try {
-    const owners = Math.ceil(rows / EACH);
-    await seedOwners(server.store, owners);
+    const owners = Math.ceil(rows / each);
+    await seedOwners(server.store, owners, each);
     await seedTemplate(server.store);
     for (let from = 0; from < rows; from += AT_ONCE) {
       await copyTemplate(server.store, from, Math.min(rows, from + AT_ONCE), owners);
@@ -57,7 +62,7 @@ async function sealTokens(store: Store, dataFolder: string): Promise<void> {
 }
 
 /** Same password as the admin. */
-async function seedOwners(store: Store, owners: number): Promise<void> {
+async function seedOwners(store: Store, owners: number, each: number): Promise<void> {
   await store.write(async (tx) => {
     const admin = await tx.selectFrom('account').selectAll().where('username', '=', 'admin').executeTakeFirstOrThrow();
     const { passwordHash, createdAtMs } = admin;
@@ -66,7 +71,7 @@ async function seedOwners(store: Store, owners: number): Promise<void> {
     await sql`
       with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < ${owners})
       insert into account (id, username, email, "passwordHash", roles, "createdAtMs", disabled, "instanceCount", version)
-      select ${idOf(sql`i`)}, 'owner-' || i, '', ${passwordHash}, '["user"]', ${createdAtMs}, 0, ${EACH}, 1 from n`.execute(
+      select ${idOf(sql`i`)}, 'owner-' || i, '', ${passwordHash}, '["user"]', ${createdAtMs}, 0, ${each}, 1 from n`.execute(
       tx,
     );
   });
