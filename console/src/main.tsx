@@ -2,12 +2,12 @@ import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
 import './app/app.css';
 import { MantineProvider } from '@mantine/core';
-import { Notifications } from '@mantine/notifications';
 import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { ControlNames } from './app/control-names.tsx';
+import { Notices } from './app/notices.tsx';
 import { queryClient } from './app/query-client.ts';
 import { router } from './app/router.tsx';
 import { reloadForNewFiles } from './app/stale-files.ts';
@@ -32,7 +32,7 @@ createRoot(root).render(
     >
       <TextsProvider>
         <ControlNames>
-          <Notifications position="bottom-right" />
+          <Notices />
           <QueryClientProvider client={queryClient}>
             <RouterProvider router={router} />
           </QueryClientProvider>

@@ -68,7 +68,7 @@ export interface Look {
 
 /** A logged-in browser of an account. */
 export async function visit(
-  { server, browser }: ConsoleServer,
+  { server, browser }: Pick<ConsoleServer, 'server' | 'browser'>,
   username: string,
   { width = 1280, theme = 'light', language = 'en-US' }: Look = {},
 ): Promise<Visit> {
@@ -91,4 +91,10 @@ export async function visit(
     if (origin !== server.apiUrl && origin !== server.gatewayUrl) troubles.push(`a request to ${origin}`);
   });
   return { context, page, troubles };
+}
+
+/** Waits until the page has a heading and loads nothing that it has announced. */
+export async function settled(page: Page): Promise<void> {
+  await page.getByRole('heading').first().waitFor();
+  await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
 }

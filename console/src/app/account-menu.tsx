@@ -8,7 +8,8 @@ import {
   IconSun,
   IconUser,
 } from '@tabler/icons-react';
-import { languages, useSpoken, type Language } from '../texts/provider.tsx';
+import { useSpoken } from '../texts/provider.tsx';
+import { languages, type Language } from '../texts/texts.ts';
 import { api } from './api.ts';
 import type { Session } from './session.ts';
 

@@ -1,12 +1,15 @@
-/** Every page, instance, volume and command, by a few letters. */
+/** Every page, instance, volume, act and command, by a few letters. */
 import { Box, Group, Kbd, Modal, ScrollArea, Text, TextInput, UnstyledButton } from '@mantine/core';
-import { IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
+import { IconBolt, IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useDeferredValue, useState, type KeyboardEvent } from 'react';
-import { idOf, nameOf } from '../pages/instances/acts.ts';
+import type { InstanceObject } from '../../../src/contract/instance.ts';
+import { idOf, nameOf, openInstance, useAct } from '../pages/instances/acts.ts';
+import { TerminateDialog } from '../pages/instances/terminate-dialog.tsx';
 import { useTexts } from '../texts/provider.tsx';
 import { api } from './api.ts';
+import { actsOn, readActs, type PaletteAct } from './palette-acts.ts';
 import { operatorPlacesOf, placesOf } from './places.ts';
 import { volumesQuery } from './queries.ts';
 import { useSession } from './session.ts';
@@ -18,7 +21,7 @@ interface Found {
   name: string;
   hint?: string;
   icon: Icon;
-  to: string;
+  go: () => void;
 }
 
 const SHOWN = 8;
@@ -30,47 +33,70 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);
+  const [terminating, setTerminating] = useState<InstanceObject | null>(null);
   const asked = useDeferredValue(typed.trim().toLowerCase());
-  const instances = useQuery({
-    queryKey: ['instances', 'palette', asked],
+  const { acts: words } = texts.instances;
+  const read = readActs(asked, words);
+  const act = useAct();
+  const instancesNamed = (name: string) => ({
+    queryKey: ['instances', 'palette', name],
     queryFn: async () => {
-      const filters = asked === '' ? {} : { name: asked };
+      const filters = name === '' ? {} : { name };
       const pager = { currentPage: 1, pageSize: SHOWN };
       return (await api.listInstances({ pager, withoutReleased: true, ...filters })).instances;
     },
-    placeholderData: (before) => before,
-  }).data;
+    placeholderData: (before: InstanceObject[] | undefined) => before,
+  });
+  const instances = useQuery(instancesNamed(asked)).data ?? [];
+  const toActOn = useQuery({ ...instancesNamed(read.name), enabled: read.acts.length > 0 }).data ?? [];
   const volumes = useQuery(volumesQuery).data;
   const matches = (name: string): boolean => name.toLowerCase().includes(asked);
+  const lead =
+    (to: string, search = {}) =>
+    () => {
+      onClose();
+      void navigate({ to, search });
+    };
+  const perform = (name: PaletteAct, instance: InstanceObject): void => {
+    if (name === 'terminate') return setTerminating(instance);
+    if (name === 'open') void openInstance(idOf(instance));
+    else act.mutate({ act: name, instance });
+    onClose();
+  };
+  const places = [...placesOf(texts), ...operatorPlacesOf(texts, session)];
   const found: Found[] = [
-    { key: 'launch', group: shell.commands, name: shell.launch, icon: IconPlus, to: '/launch' },
-    ...[...placesOf(texts), ...operatorPlacesOf(texts, session)].map(({ name, to, icon }) => ({
-      key: to,
-      group: shell.pages,
-      name,
-      icon,
-      to,
-    })),
-    ...(instances ?? []).map((row) => ({
+    ...[
+      { key: 'launch', name: shell.launch, icon: IconPlus, go: lead('/launch') },
+      { key: 'volume', name: shell.newVolume, icon: IconPlus, go: lead('/volumes', { create: true }) },
+      { key: 'api-key', name: shell.newApiKey, icon: IconPlus, go: lead('/access', { create: true }) },
+      { key: 'ssh-key', name: shell.newSshKey, icon: IconPlus, go: lead('/access', { tab: 'ssh', create: true }) },
+    ].map((one) => ({ ...one, group: shell.commands })),
+    ...places.map(({ name, to, icon }) => ({ key: to, group: shell.pages, name, icon, go: lead(to) })),
+    ...instances.map((row) => ({
       key: idOf(row),
       group: shell.places.instances,
       name: nameOf(row),
       hint: texts.statuses.instance[row.instanceRuntimeInfo.status],
       icon: IconServer,
-      to: `/instances/${idOf(row)}`,
+      go: lead(`/instances/${idOf(row)}`),
     })),
     ...(volumes ?? []).map(({ id, volumeName }) => ({
       key: id,
       group: shell.places.volumes,
       name: volumeName,
       icon: IconDatabase,
-      to: `/volumes/${id}`,
+      go: lead(`/volumes/${id}`),
     })),
   ].filter(({ name }) => matches(name));
-  const go = ({ to }: Found): void => {
-    onClose();
-    void navigate({ to });
-  };
+  found.push(
+    ...actsOn(toActOn, read).map(({ act: name, instance }) => ({
+      key: `${name}-${idOf(instance)}`,
+      group: shell.commands,
+      name: `${words[name]}: ${nameOf(instance)}`,
+      icon: IconBolt,
+      go: () => perform(name, instance),
+    })),
+  );
   const onKey = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined && found.length > 0) {
@@ -78,8 +104,9 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
       setAt((now) => (now + step + found.length) % found.length);
     }
     const chosen = found[at];
-    if (event.key === 'Enter' && chosen !== undefined) go(chosen);
+    if (event.key === 'Enter' && chosen !== undefined) chosen.go();
   };
+  if (terminating !== null) return <TerminateDialog instances={[terminating]} onClose={onClose} />;
   return (
     <Modal
       opened
@@ -127,7 +154,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
                 tabIndex={-1}
                 aria-selected={index === at}
                 className={classes.found}
-                onClick={() => go(one)}
+                onClick={one.go}
               >
                 <Icon size={16} stroke={1.6} />
                 <Text span size="sm" truncate flex={1}>

@@ -26,7 +26,7 @@ export function Shell() {
   const places = placesOf(texts);
   const isNew = useIsNew(session);
   const operatorPlaces = [
-    ...(isNew ? [{ name: texts.welcome.place, to: '/welcome', icon: IconFlag }] : []),
+    ...(isNew ? [{ name: texts.shell.firstSteps, to: '/welcome', icon: IconFlag }] : []),
     ...operatorPlacesOf(texts, session),
   ];
   const isPhone = useMediaQuery('(max-width: 48em)');

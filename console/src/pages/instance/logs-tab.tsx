@@ -1,12 +1,12 @@
 /** Logs of an instance, followed live, with a search, a pause and a download. */
-import { Button, Group, SegmentedControl, Text, TextInput, ThemeIcon } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { Button, Group, SegmentedControl, Text, ThemeIcon } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconDownload, IconPlayerPause, IconPlayerPlay, IconSearch } from '@tabler/icons-react';
+import { IconDownload, IconPlayerPause, IconPlayerPlay } from '@tabler/icons-react';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
+import { FilterInput } from '../../parts/filter-input.tsx';
 import { sentenceOf, Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from '../instances/acts.ts';
@@ -16,7 +16,6 @@ import classes from './instance.module.css';
 import { matching, partsOf, type ShownLine } from './log-lines.ts';
 import { shownLogs } from './search.ts';
 
-const TYPING_MS = 200;
 const LINE_PX = 18;
 const OVERSCAN = 20;
 /** So near to the end counts as at the end. */
@@ -33,7 +32,6 @@ export function LogsTab({ view, search, change }: TabProps) {
   const { lines, isFollowing, error } = useLog(instanceId, source, run);
   const [paused, setPaused] = useState<readonly ShownLine[] | null>(null);
   const shown = useMemo(() => matching(paused ?? lines, find), [paused, lines, find]);
-  const type = useDebouncedCallback((text: string) => change({ find: text }), TYPING_MS);
   const waiting = paused === null ? 0 : Math.max(0, (lines.at(-1)?.key ?? -1) - (paused.at(-1)?.key ?? -1));
   const download = async (): Promise<void> => {
     try {
@@ -56,15 +54,7 @@ export function LogsTab({ view, search, change }: TabProps) {
           }}
           data={shownLogs.map((value) => ({ value, label: logs.sources[value] }))}
         />
-        <TextInput
-          size="xs"
-          key={source}
-          defaultValue={find}
-          placeholder={logs.find}
-          aria-label={logs.find}
-          leftSection={<IconSearch size={13} />}
-          onChange={({ currentTarget }) => type(currentTarget.value)}
-        />
+        <FilterInput value={find} label={logs.find} onChange={(text) => change({ find: text })} />
         <Button
           variant="default"
           leftSection={paused === null ? <IconPlayerPause size={13} /> : <IconPlayerPlay size={13} />}

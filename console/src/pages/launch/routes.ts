@@ -1,10 +1,12 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
 import { rootRoute } from '../../app/root-route.ts';
+import { textsOf } from '../../texts/texts.ts';
 import { readLaunchSearch } from './draft.ts';
 
 export const launchRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/launch',
   validateSearch: readLaunchSearch,
+  loader: textsOf('launch'),
   component: lazyRouteComponent(() => import('./launch-page.tsx'), 'LaunchPage'),
 });

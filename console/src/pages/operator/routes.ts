@@ -1,5 +1,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { onlyFor } from '../../app/rights.ts';
 import { rootRoute } from '../../app/root-route.ts';
+import { textsOf } from '../../texts/texts.ts';
 import {
   readAccountSearch,
   readAccountsSearch,
@@ -12,6 +14,8 @@ export const fleetRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/fleet',
   validateSearch: readFleetSearch,
+  beforeLoad: onlyFor('operator'),
+  loader: textsOf('accounts', 'catalog', 'fleet', 'operator'),
   component: lazyRouteComponent(() => import('./fleet/fleet-page.tsx'), 'FleetPage'),
 });
 
@@ -19,6 +23,8 @@ export const accountsRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/accounts',
   validateSearch: readAccountsSearch,
+  beforeLoad: onlyFor('admin'),
+  loader: textsOf('accounts', 'billing', 'operator'),
   component: lazyRouteComponent(() => import('./accounts/accounts-page.tsx'), 'AccountsPage'),
 });
 
@@ -26,6 +32,8 @@ export const accountRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/accounts/$accountId',
   validateSearch: readAccountSearch,
+  beforeLoad: onlyFor('admin'),
+  loader: textsOf('accounts', 'billing', 'budgets', 'operator'),
   component: lazyRouteComponent(() => import('./accounts/account-page.tsx'), 'AccountPage'),
 });
 
@@ -33,18 +41,24 @@ export const catalogRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/catalog',
   validateSearch: readCatalogSearch,
+  beforeLoad: onlyFor('operator'),
+  loader: textsOf('accounts', 'catalog', 'launch', 'operator'),
   component: lazyRouteComponent(() => import('./catalog/catalog-page.tsx'), 'CatalogPage'),
 });
 
 export const healthRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/health',
+  beforeLoad: onlyFor('operator'),
+  loader: textsOf('health'),
   component: lazyRouteComponent(() => import('./health/health-page.tsx'), 'HealthPage'),
 });
 
 export const orphansRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/orphans',
+  beforeLoad: onlyFor('operator'),
+  loader: textsOf('orphans'),
   component: lazyRouteComponent(() => import('./orphans/orphans-page.tsx'), 'OrphansPage'),
 });
 
@@ -52,5 +66,7 @@ export const auditRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/audit',
   validateSearch: readAuditSearch,
+  beforeLoad: onlyFor('admin'),
+  loader: textsOf('audit'),
   component: lazyRouteComponent(() => import('./audit/audit-page.tsx'), 'AuditPage'),
 });

@@ -6,13 +6,11 @@ import {
   type AccountState,
   type InstanceStatus,
 } from '../../../../src/contract/statuses.ts';
+import { oneOf, textOf } from '../../parts/address.ts';
 
 type Given = Record<string, unknown>;
 type Role = (typeof roles)[number];
 
-const oneOf = <Value extends string>(known: readonly Value[], value: unknown): Value | undefined =>
-  known.find((one) => one === value);
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 const timeOf = (value: unknown): number | undefined =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 
@@ -29,7 +27,7 @@ export interface FleetSearch {
   status?: InstanceStatus;
 }
 export const readFleetSearch = ({ tab, q, status }: Given): FleetSearch =>
-  present({ tab: oneOf(fleetTabs.slice(1), tab), q: textOf(q), status: oneOf(instanceStatuses, status) });
+  present({ tab: oneOf(tab, fleetTabs.slice(1)), q: textOf(q), status: oneOf(status, instanceStatuses) });
 
 export interface AccountsSearch {
   q?: string;
@@ -41,16 +39,16 @@ export interface AccountsSearch {
 export const readAccountsSearch = ({ q, role, state, by }: Given): AccountsSearch =>
   present({
     q: textOf(q),
-    role: oneOf(roles, role),
-    state: oneOf(accountStates, state),
-    by: oneOf(['disk'] as const, by),
+    role: oneOf(role, roles),
+    state: oneOf(state, accountStates),
+    by: oneOf(by, ['disk']),
   });
 
 export const accountTabs = ['resources', 'money', 'limits'] as const;
 export interface AccountSearch {
   tab?: (typeof accountTabs)[number];
 }
-export const readAccountSearch = ({ tab }: Given): AccountSearch => present({ tab: oneOf(accountTabs.slice(1), tab) });
+export const readAccountSearch = ({ tab }: Given): AccountSearch => present({ tab: oneOf(tab, accountTabs.slice(1)) });
 
 export const catalogTabs = ['types', 'images', 'regions', 'prices', 'installation'] as const;
 export interface CatalogSearch {
@@ -63,7 +61,7 @@ export interface CatalogSearch {
 }
 export const readCatalogSearch = ({ tab, q, retired, type }: Given): CatalogSearch =>
   present({
-    tab: oneOf(catalogTabs.slice(1), tab),
+    tab: oneOf(tab, catalogTabs.slice(1)),
     q: textOf(q),
     ...(retired === true ? { retired } : {}),
     type: textOf(type),

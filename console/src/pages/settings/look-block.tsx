@@ -1,6 +1,7 @@
 /** Language, theme and habits, which this browser keeps. */
 import { NativeSelect, Stack, Switch, Text, useMantineColorScheme } from '@mantine/core';
-import { languages, useSpoken, type Language } from '../../texts/provider.tsx';
+import { useSpoken } from '../../texts/provider.tsx';
+import { languages, type Language } from '../../texts/texts.ts';
 import { useOpensByItself } from '../instance/open-when-ready.ts';
 
 const isLanguage = (text: string): text is Language => text in languages;

@@ -3,8 +3,7 @@ import { Button, Group, Paper, Stack, Stepper, Text, Title } from '@mantine/core
 import { useMediaQuery } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
-import { leadToLogin, useSession } from '../../app/session.ts';
-import { EmptyState } from '../../parts/empty-state.tsx';
+import { leadToLogin } from '../../app/session.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { ImageState } from '../images/image-state.tsx';
 import { progressingImagesQuery } from '../images/queries.ts';
@@ -18,11 +17,9 @@ const route = getRouteApi('/welcome');
 
 export function WelcomePage() {
   const { welcome } = useTexts();
-  const { isAdmin } = useSession();
   const { step = 'password' } = route.useSearch();
   const navigate = route.useNavigate();
   const isPhone = useMediaQuery('(max-width: 48em)') ?? false;
-  if (!isAdmin) return <EmptyState {...welcome.notAllowed} />;
   const at = steps.indexOf(step);
   const go = (to: number): Promise<void> => navigate({ search: { step: steps[to] } });
   return (

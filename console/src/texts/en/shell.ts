@@ -8,6 +8,7 @@ export const shell = {
     activity: 'Activity',
     settings: 'Settings',
   },
+  firstSteps: 'First steps',
   operatorPlaces: {
     fleet: 'Fleet',
     accounts: 'Accounts',
@@ -24,6 +25,9 @@ export const shell = {
   pages: 'Pages',
   commands: 'Commands',
   launch: 'Launch an instance',
+  newVolume: 'Create a volume',
+  newApiKey: 'Create an API key',
+  newSshKey: 'Add an SSH key',
   account: (username: string) => `Account ${username}`,
   logOut: 'Log out',
   language: 'Language',
@@ -39,5 +43,9 @@ export const shell = {
     title: 'No such page',
     text: 'The address may be from an older version, or what it showed is gone.',
     back: 'To the instances',
+  },
+  notAllowed: {
+    operator: { title: 'For operators', text: 'Operators of this installation open this page.' },
+    admin: { title: 'For administrators', text: 'Administrators of this installation open this page.' },
   },
 };

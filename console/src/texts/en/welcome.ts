@@ -1,11 +1,6 @@
 export const welcome = {
   title: 'First steps',
   hint: 'Four steps to an installation that others can use. Each can be skipped, and changed later.',
-  place: 'First steps',
-  notAllowed: {
-    title: 'For administrators',
-    text: 'The first steps set up the installation. Ask an administrator if something is missing.',
-  },
   steps: {
     password: 'Password',
     addresses: 'Addresses and TLS',

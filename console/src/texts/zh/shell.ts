@@ -10,6 +10,7 @@ export const shell: Texts['shell'] = {
     activity: '操作记录',
     settings: '设置',
   },
+  firstSteps: '首次设置',
   operatorPlaces: {
     fleet: '主机',
     accounts: '账户',
@@ -26,6 +27,9 @@ export const shell: Texts['shell'] = {
   pages: '页面',
   commands: '命令',
   launch: '启动新实例',
+  newVolume: '创建存储卷',
+  newApiKey: '创建 API 密钥',
+  newSshKey: '添加 SSH 密钥',
   account: (username) => `账户 ${username}`,
   logOut: '退出登录',
   language: '语言',
@@ -37,4 +41,8 @@ export const shell: Texts['shell'] = {
   burn: (rate) => `${rate}/小时`,
   balance: (available, rate, lasts) => `可用 ${available}，每小时 ${rate}，可用至 ${lasts}`,
   notFound: { title: '页面不存在', text: '该地址可能来自旧版本，或所指的内容已删除。', back: '返回实例列表' },
+  notAllowed: {
+    operator: { title: '仅限运维人员', text: '此页面仅供本系统的运维人员使用。' },
+    admin: { title: '仅限管理员', text: '此页面仅供本系统的管理员使用。' },
+  },
 };

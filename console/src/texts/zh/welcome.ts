@@ -3,8 +3,6 @@ import type { Texts } from '../en/index.ts';
 export const welcome: Texts['welcome'] = {
   title: '首次设置',
   hint: '四步即可让他人使用。每一步都可以跳过，之后也可以更改。',
-  place: '首次设置',
-  notAllowed: { title: '仅限管理员', text: '首次设置用于配置系统。如有缺失，请联系管理员。' },
   steps: { password: '密码', addresses: '地址与 TLS', prices: '规格与价格', instance: '第一个实例' },
   next: '下一步',
   skip: '跳过',

@@ -1,0 +1,110 @@
+/** The address holds the view: a reload, the back button and a shared link show it again. */
+import { isDeepStrictEqual } from 'node:util';
+import type { Page } from 'playwright-core';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { sampled } from '../fixtures/level.ts';
+import { settled, useConsoleServer, visit } from './console-server.ts';
+import { furnish, type PlaceIds } from './places.ts';
+
+const server = useConsoleServer('32500-32519');
+const STAYS_MS = 500;
+let ids: PlaceIds;
+beforeAll(async () => {
+  ids = await furnish(server.admin);
+});
+
+/** Each with the address of the same page in its usual view. */
+const addresses: readonly [string, () => string][] = [
+  ['instances, filtered', () => '/instances?status=Running&q=seen'],
+  ['instances, sorted', () => '/instances?sort=name&desc=true'],
+  ['a launch with a name', () => '/launch?name=mine'],
+  ['lines of a log', () => `/instances/${ids.instance}?tab=logs&log=init&find=pip`],
+  ['figures of six hours', () => `/instances/${ids.instance}?tab=figures&range=6h`],
+  ['ports', () => `/instances/${ids.instance}?tab=ports`],
+  ['settings of an instance', () => `/instances/${ids.instance}?tab=settings`],
+  ['volumes, filtered', () => '/volumes?q=data'],
+  ['snapshots', () => '/volumes?tab=snapshots'],
+  ['files of a volume', () => `/volumes/${ids.volume}?tab=files`],
+  ['registries', () => '/images?tab=registries'],
+  ['the bill by kind', () => '/billing?by=meter'],
+  ['entries of a kind', () => '/billing?tab=entries&kind=charge'],
+  ['webhooks', () => '/access?tab=webhooks'],
+  ['activity of volumes', () => '/activity?kind=volume'],
+  ['the third first step', () => '/welcome?step=prices'],
+  ['all instances', () => '/operator/fleet?tab=instances&q=seen'],
+  ['accounts by disk use', () => '/operator/accounts?by=disk'],
+  ['money of an account', () => `/operator/accounts/${ids.account}?tab=money`],
+  ['prices', () => '/operator/catalog?tab=prices'],
+  ['audit of an account', () => '/operator/audit?account=admin'],
+];
+const views = addresses.map(([name, at]) => ({ name, at, usual: () => at().split('?')[0] ?? '' }));
+
+/** What the page has chosen, filled in and laid out; times and figures change by themselves. */
+const viewOf = `(() => {
+  const main = document.querySelector('main');
+  const texts = (selector, of) => [...main.querySelectorAll(selector)].map(of);
+  const words = (element) => element.closest('label')?.innerText ?? element.innerText ?? '';
+  return {
+    chosen: texts('[role=tab][aria-selected=true], [aria-sort=ascending], [aria-sort=descending]', (one) =>
+      words(one) + (one.getAttribute('aria-sort') ?? '')),
+    picked: texts('input[type=radio]:checked', (one) => one.value),
+    fields: texts('input:not([type=radio]):not([type=checkbox]), select', (one) => one.value),
+    parts: texts('h1, h2, h3, [role=table], table', (one) => one.getAttribute('aria-label') ?? (one.tagName.startsWith('H') ? '' : 'table')),
+    steps: texts('[data-progress]', (one) => one.innerText),
+  };
+})()`;
+
+/** Parts of a page come one after the other: the view that stays. */
+async function shown(page: Page): Promise<unknown> {
+  await settled(page);
+  let view = await page.evaluate(viewOf);
+  for (;;) {
+    await page.waitForTimeout(STAYS_MS);
+    const next = await page.evaluate(viewOf);
+    if (isDeepStrictEqual(next, view)) return view;
+    view = next;
+  }
+}
+
+describe('a view of the console', () => {
+  test.each(sampled(views, { oneIn: 4 }))('$name is the same by a link, a reload and the way back', async (view) => {
+    const { context, page, troubles } = await visit(server, 'admin');
+    const { apiUrl } = server.server;
+    try {
+      await page.goto(apiUrl + view.at());
+      const first = await shown(page);
+      const address = page.url();
+      await page.reload();
+      await expect.poll(() => page.evaluate(viewOf)).toEqual(first);
+      await page.getByRole('link', { name: 'Settings' }).first().click();
+      await page.waitForURL('**/settings');
+      await page.goBack();
+      expect(page.url()).toBe(address);
+      await expect.poll(() => page.evaluate(viewOf)).toEqual(first);
+      await page.goto(apiUrl + view.usual());
+      expect(await shown(page), 'the usual view of the page').not.toEqual(first);
+      expect(troubles).toEqual([]);
+    } finally {
+      await context.close();
+    }
+  });
+
+  test('a chosen tab is in the address, and the way back leads to the page before', async () => {
+    const { context, page } = await visit(server, 'admin');
+    try {
+      await page.goto(server.server.apiUrl + '/volumes');
+      await page.getByRole('link', { name: 'data', exact: true }).click();
+      await page.getByRole('tab', { name: 'Snapshots' }).click();
+      await page.waitForURL('**/volumes/*?tab=snapshots');
+      await page.reload();
+      await page.getByRole('tab', { name: 'Snapshots', selected: true }).waitFor();
+      await page.goBack();
+      await settled(page);
+      if (new URL(page.url()).pathname !== '/volumes') await page.goBack();
+      expect(new URL(page.url()).pathname).toBe('/volumes');
+      await page.getByRole('link', { name: 'data', exact: true }).waitFor();
+    } finally {
+      await context.close();
+    }
+  });
+});
