@@ -20,6 +20,7 @@ export const projects = [
   { name: 'simulation', budgetS: 60, needs: 'node' },
   { name: 'db', budgetS: 110, needs: 'node' },
   { name: 'http', budgetS: 95, needs: 'programs' },
+  { name: 'console', budgetS: 30, needs: 'programs' },
   { name: 'kubernetes', budgetS: 45, needs: 'programs' },
   { name: 'docker', budgetS: 220, needs: 'engine' },
   { name: 'browser', budgetS: 30, needs: 'engine' },

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect } from 'vitest';
 import { ensureConsole } from '../../scripts/lib/console.mjs';
 import type { Client } from '../../src/contract/client.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
-import { login, PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
+import { login, PASSWORD, startServerProcess, until, type ServerProcess } from '../fixtures/server-process.ts';
 
 export interface ConsoleServer {
   server: ServerProcess;
@@ -96,5 +96,8 @@ export async function visit(
 /** Waits until the page has a heading and loads nothing that it has announced. */
 export async function settled(page: Page): Promise<void> {
   await page.getByRole('heading').first().waitFor();
-  await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
+  await until(
+    () => page.locator('[aria-busy=true]').count(),
+    (count) => count === 0,
+  );
 }

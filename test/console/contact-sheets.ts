@@ -19,6 +19,8 @@ const HEIGHT_PX = 900;
 const MANY = 10_000;
 /** For charts and pictures that settle after the page does. */
 const SETTLE_MS = 700;
+/** In which the console tries a failed question again. */
+const RETRIES_MS = 5_000;
 
 interface Tile {
   name: string;
@@ -49,13 +51,7 @@ const failing = (route: Route): Promise<void> =>
   isOfPage(route)
     ? route.fulfill({
         status: 503,
-        json: {
-          error: {
-            code: 'unavailable',
-            message: 'the database does not answer; try again in a minute',
-            requestId: 'b3e1',
-          },
-        },
+        json: { message: 'the database does not answer; try again in a minute' },
       })
     : route.continue();
 /** Never answered: the page stays as it is while it loads. */
@@ -90,9 +86,9 @@ async function pictureOf(
   try {
     if (tile.answer) await page.route(tile.name === '10,000 instances' ? LISTS : '**/api/**', tile.answer);
     await page.goto(world.server.apiUrl + (places[place]?.(world.ids) ?? ''));
-    if (tile.answer === loading) await page.locator('main').waitFor();
+    if (tile.answer) await page.locator('main').waitFor();
     else await settled(page);
-    await page.waitForTimeout(SETTLE_MS);
+    await page.waitForTimeout(tile.answer === failing ? RETRIES_MS : SETTLE_MS);
     return await page.screenshot({ type: 'jpeg', quality: 80 });
   } finally {
     await context.close();

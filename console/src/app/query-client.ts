@@ -3,7 +3,7 @@ import { QueryCache, QueryClient } from '@tanstack/react-query';
 import { ApiError } from '../../../src/contract/client.ts';
 import { leadToLogin } from './session.ts';
 
-const RETRIES = 3;
+const RETRIES = 2;
 
 /** A refusal stays one; only what may pass is tried again. */
 const mayPass = (error: Error): boolean =>

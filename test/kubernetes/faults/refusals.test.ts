@@ -101,7 +101,7 @@ test('a verb that the role lacks is named, and enough once it is there', async (
   try {
     id = await scene.launch();
     expect(await scene.untilReason(id, 'EngineRejected')).toMatch(
-      /does not allow system:serviceaccount:berth:berth to create secrets in namespace berth; add the verb to its role/,
+      /does not allow system:serviceaccount:berth:berth to create (secrets|services) in namespace berth; add the verb to its role/,
     );
   } finally {
     await applyRole(cluster);

@@ -74,12 +74,19 @@ configMapGenerator:
 }
 
 const kubectl = (...args: string[]): Promise<string> => cluster.kubectl(args);
-const isReady = () => kubectl('rollout', 'status', 'deployment/berth', '-n', 'berth', '--timeout=180s');
 const answer = (url: string) =>
   fetch(url, { headers, signal: AbortSignal.timeout(10_000) }).then(
     async (reply) => `${reply.status} ${await reply.text()}`,
     (error: unknown) => String(error),
   );
+/** The status of a Deployment is that of its last Pod for a moment: the API must answer, too. */
+async function isReady(): Promise<void> {
+  await kubectl('rollout', 'status', 'deployment/berth', '-n', 'berth', '--timeout=180s');
+  await until(
+    () => answer(`${apiUrl}/healthz`),
+    (text) => text.startsWith('200'),
+  );
+}
 const serves = (url: string) =>
   until(
     () => answer(url),
