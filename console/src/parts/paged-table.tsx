@@ -2,7 +2,7 @@
  * Table of a list of the API, of any length: the document holds the rows in view alone, and the
  * pages of the list that they are on are asked for. On a phone each row is a card.
  */
-import { Box, Checkbox, Skeleton, Text, UnstyledButton, VisuallyHidden } from '@mantine/core';
+import { Box, Skeleton, Text, UnstyledButton, VisuallyHidden } from '@mantine/core';
 import { useMediaQuery } from '@mantine/hooks';
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react';
 import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-query';
@@ -170,8 +170,9 @@ const TableRow = memo(function TableRow<Row, Sort extends string>(props: TableRo
     >
       {isSelected !== undefined && (
         <div role="cell">
-          <Checkbox
-            size="xs"
+          <input
+            type="checkbox"
+            className={classes.box}
             aria-label={selectionLabelOf?.(row)}
             checked={isSelected}
             onChange={() => onToggle(row)}

@@ -1,5 +1,4 @@
 /** Status by shape, word and colour. */
-import { Group, Text } from '@mantine/core';
 import {
   IconArchive,
   IconCircleFilled,
@@ -13,6 +12,7 @@ import {
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import type { Texts } from '../texts/en/index.ts';
 import { useTexts } from '../texts/provider.tsx';
+import classes from './status-mark.module.css';
 
 interface Mark {
   icon: Icon;
@@ -59,16 +59,14 @@ export function markOf({ instanceRuntimeInfo: runtime }: InstanceObject, { statu
 export function StatusMark({ instance }: { instance: InstanceObject }) {
   const { icon: Icon, color, word, isMoving } = markOf(instance, useTexts());
   return (
-    <Group gap={6} wrap="nowrap">
+    <span className={classes.mark}>
       <Icon
         size={13}
         aria-hidden
         color={`var(--mantine-color-${color}-${color === 'gray' ? 6 : 7})`}
         className={isMoving ? 'breathing' : undefined}
       />
-      <Text span size="sm" truncate>
-        {word}
-      </Text>
-    </Group>
+      <span className={classes.word}>{word}</span>
+    </span>
   );
 }

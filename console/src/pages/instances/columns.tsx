@@ -1,7 +1,7 @@
-import { Badge, Group, Text } from '@mantine/core';
+import { Link } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
-import { AnchorLink, BadgeLink } from '../../parts/links.tsx';
+import { BadgeLink } from '../../parts/links.tsx';
 import type { Column } from '../../parts/paged-table.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
@@ -18,10 +18,10 @@ const SSH = 22;
 export function InstanceName({ instance }: { instance: InstanceObject }) {
   const labels = Object.entries(instance.labels ?? {}).slice(0, SHOWN_LABELS);
   return (
-    <Group gap={6} wrap="nowrap">
-      <AnchorLink to="/instances/$instanceId" params={{ instanceId: idOf(instance) }} size="sm" truncate>
+    <span className={classes.line}>
+      <Link to="/instances/$instanceId" params={{ instanceId: idOf(instance) }} className={classes.name}>
         {nameOf(instance)}
-      </AnchorLink>
+      </Link>
       {labels.map(([key, value]) => (
         <BadgeLink
           key={key}
@@ -35,7 +35,7 @@ export function InstanceName({ instance }: { instance: InstanceObject }) {
           {key}={value}
         </BadgeLink>
       ))}
-    </Group>
+    </span>
   );
 }
 
@@ -43,11 +43,11 @@ export function TypeName({ instance }: { instance: InstanceObject }) {
   const { instances } = useTexts();
   const { instanceTypeInfo, isSpotInstance } = instance.instanceSpecInfo;
   return (
-    <Text span size="sm" truncate>
+    <span className={classes.text}>
       {instanceTypeInfo.instanceTypeName}
       {isSpotInstance && ` · ${instances.spot}`}
       {instance.withoutGpu && ` · ${instances.withoutGpu}`}
-    </Text>
+    </span>
   );
 }
 
@@ -78,11 +78,7 @@ export const useInstanceColumns = (): Column<InstanceObject, InstanceSortName>[]
         title: columns.since,
         sort: 'createdAt',
         width: '110px',
-        cell: ({ instanceRuntimeInfo }) => (
-          <Text span size="sm">
-            <RelativeTime atMs={instanceRuntimeInfo.createAtUnixMs} />
-          </Text>
-        ),
+        cell: ({ instanceRuntimeInfo }) => <RelativeTime atMs={instanceRuntimeInfo.createAtUnixMs} />,
       },
       {
         key: 'cost',
@@ -97,13 +93,13 @@ export const useInstanceColumns = (): Column<InstanceObject, InstanceSortName>[]
         title: columns.ports,
         width: 'minmax(100px, 0.7fr)',
         cell: (row) => (
-          <Group gap={4} wrap="nowrap">
+          <span className={classes.line}>
             {ports(row).map((port) => (
-              <Badge key={port} size="sm" variant="default" flex="none">
+              <span key={port} className={classes.port}>
                 {port}
-              </Badge>
+              </span>
             ))}
-          </Group>
+          </span>
         ),
       },
       { key: 'act', title: columns.act, width: '170px', align: 'right', cell: (row) => <RowActs instance={row} /> },

@@ -1,5 +1,4 @@
 /** Figures of the rows in view, asked for together. */
-import { Text } from '@mantine/core';
 import { queryOptions, useQuery } from '@tanstack/react-query';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
@@ -53,11 +52,7 @@ const figuresQuery = (id: string) =>
 export function CostToday({ instanceId }: { instanceId: string }) {
   const { money } = useFormat();
   const figures = useQuery(figuresQuery(instanceId)).data;
-  return (
-    <Text span size="sm">
-      {figures ? money(figures.costToday) : ' '}
-    </Text>
-  );
+  return figures ? money(figures.costToday) : null;
 }
 
 /** Load of the GPUs where the type has some, else of the processors. */

@@ -1,5 +1,5 @@
 /** The next sensible act of an instance as a button; the others in a menu, each with a reason. */
-import { ActionIcon, Button, Group, Menu } from '@mantine/core';
+import { Button, Menu, UnstyledButton } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { IconDotsVertical } from '@tabler/icons-react';
 import { useNavigate } from '@tanstack/react-router';
@@ -9,6 +9,7 @@ import { MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from './acts.ts';
+import classes from './instances.module.css';
 import { TerminateDialog } from './terminate-dialog.tsx';
 
 export function RowActs({ instance }: { instance: InstanceObject }) {
@@ -46,7 +47,7 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
     }
   };
   return (
-    <Group gap={4} justify="flex-end" wrap="nowrap">
+    <div className={classes.acts}>
       {next !== null && (
         <Button variant={next === 'open' ? 'light' : 'default'} loading={act.isPending} onClick={onNext}>
           {acts[next]}
@@ -55,9 +56,9 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
       {isMenuUsed ? (
         <Menu position="bottom-end" defaultOpened>
           <Menu.Target>
-            <ActionIcon aria-label={texts.common.more} autoFocus>
+            <UnstyledButton className={classes.more} aria-label={texts.common.more} autoFocus>
               <IconDotsVertical size={16} />
-            </ActionIcon>
+            </UnstyledButton>
           </Menu.Target>
           <Menu.Dropdown>
             {actNames
@@ -81,11 +82,16 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
         </Menu>
       ) : (
         // The menus of all rows would be most of the work of a scroll.
-        <ActionIcon aria-label={texts.common.more} aria-haspopup="menu" onClick={() => setMenuUsed(true)}>
+        <UnstyledButton
+          className={classes.more}
+          aria-label={texts.common.more}
+          aria-haspopup="menu"
+          onClick={() => setMenuUsed(true)}
+        >
           <IconDotsVertical size={16} />
-        </ActionIcon>
+        </UnstyledButton>
       )}
       {isTerminating && <TerminateDialog instances={[instance]} onClose={() => setTerminating(false)} />}
-    </Group>
+    </div>
   );
 }

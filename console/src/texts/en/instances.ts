@@ -3,9 +3,10 @@ export const instances = {
   list: 'instances',
   /** The first sentence of the console. */
   summary: (running: number, waiting: number): string =>
-    [running === 0 ? 'Nothing runs' : `${running.toLocaleString('en')} running`, ...(waiting === 0 ? [] : [`${waiting} waiting`])].join(
-      ' · ',
-    ),
+    [
+      running === 0 ? 'Nothing runs' : `${running.toLocaleString('en')} running`,
+      ...(waiting === 0 ? [] : [`${waiting} waiting`]),
+    ].join(' · '),
   rate: (rate: string) => `${rate} an hour`,
   lasts: (time: string) => `at this rate the balance lasts ${time}`,
   launch: 'Launch',
