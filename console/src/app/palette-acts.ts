@@ -1,6 +1,6 @@
 /** Reads `stop trainer` as acts on instances. Pure. */
 import type { InstanceObject } from '../../../src/contract/instance.ts';
-import { actNames, mayAct, nameOf, type ActName } from '../pages/instances/acts.ts';
+import { actNames, mayAct, nameOf, type ActName } from '../pages/instances/allowed-acts.ts';
 
 export type PaletteAct = ActName | 'open';
 const names: readonly PaletteAct[] = ['open', ...actNames];

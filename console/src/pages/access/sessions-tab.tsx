@@ -11,7 +11,7 @@ import { ShortTable, type ShortColumn } from '../../parts/short-table.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useOneAct } from '../../parts/use-one-act.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { mountingQuery as instancesQuery } from '../volumes/queries.ts';
 import { loginsQuery, sessionsQuery } from './queries.ts';
 import { programOf } from './user-agent.ts';

@@ -3,7 +3,7 @@ import { Badge, Group, Paper, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { AnchorLink } from '../../parts/links.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { hostEntryOf, sshAddressOf, sshLineOf } from './access.ts';
 import { CopyLine } from './copy-line.tsx';
 import { OpenPort } from './open-port.tsx';

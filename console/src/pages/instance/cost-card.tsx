@@ -6,7 +6,7 @@ import { useFormat } from '../../app/format.ts';
 import { useNow } from '../../app/now.ts';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import { hourlyOf, lengthOf, sharesOf } from './cost.ts';
 import classes from './instance.module.css';
 import { costQuery, type Cost, type InstanceView } from './queries.ts';

@@ -6,7 +6,7 @@ import { useState } from 'react';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import classes from './instance.module.css';
 import { variablesQuery, type InstanceView } from './queries.ts';
 import { SettingsCard } from './settings-card.tsx';

@@ -6,7 +6,7 @@ import { AnchorLink } from '../../parts/links.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { TabProps } from './tab-props.ts';
 import { operationsQuery, type Operation } from './queries.ts';
 import { Timeline } from './timeline.tsx';

@@ -5,7 +5,7 @@ import { useFormat } from '../../app/format.ts';
 import { CopyButton } from '../../parts/copy-button.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import classes from './instance.module.css';
 import type { InstanceView } from './queries.ts';
 

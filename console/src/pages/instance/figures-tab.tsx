@@ -6,7 +6,7 @@ import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { Chart } from './chart.ts';
 import { FiguresTable } from './figures-table.tsx';
 import { chartsOf, spanOf, timesOf, type ChartData, type Metrics } from './figures.ts';

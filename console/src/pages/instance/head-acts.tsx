@@ -8,7 +8,8 @@ import { api } from '../../app/api.ts';
 import { ButtonLink, MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from '../instances/acts.ts';
+import { openInstance, useAct } from '../instances/acts.ts';
+import { actNames, idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
 import { TerminateDialog } from '../instances/terminate-dialog.tsx';
 import type { InstanceView } from './queries.ts';
 

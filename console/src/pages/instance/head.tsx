@@ -6,7 +6,7 @@ import { useNow } from '../../app/now.ts';
 import { AnchorLink } from '../../parts/links.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { hourlyOf } from './cost.ts';
 import { HeadActs } from './head-acts.tsx';
 import { comingStopOf, headlineOf, wholeOf, type ComingStop } from './headline.ts';

@@ -6,7 +6,7 @@ import { useNow } from '../../app/now.ts';
 import { AnchorLink } from '../../parts/links.tsx';
 import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import { wholeOf } from './headline.ts';
 import { useKeep } from './keep.ts';
 import { activityQuery, endsQuery, type InstanceView } from './queries.ts';

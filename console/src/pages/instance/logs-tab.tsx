@@ -9,7 +9,7 @@ import { useFormat } from '../../app/format.ts';
 import { FilterInput } from '../../parts/filter-input.tsx';
 import { sentenceOf, Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { useLog } from './follow-log.ts';
 import type { TabProps } from './tab-props.ts';
 import classes from './instance.module.css';

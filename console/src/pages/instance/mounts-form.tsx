@@ -7,7 +7,7 @@ import { api } from '../../app/api.ts';
 import { volumesQuery } from '../../app/queries.ts';
 import { AnchorLink } from '../../parts/links.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import { freePath } from '../launch/draft.ts';
 import type { InstanceView } from './queries.ts';
 import { useAppliesAt, useChange } from './use-change.ts';

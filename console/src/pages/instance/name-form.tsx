@@ -3,7 +3,7 @@ import { Button, Stack, TagsInput, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { labelsOf, textsOf } from './labels.ts';
 import type { InstanceView } from './queries.ts';
 import { SettingsCard } from './settings-card.tsx';

@@ -6,7 +6,7 @@ import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 
 /** Whether notebooks open by themselves; remembered in this browser. */
 export const useOpensByItself = () =>

@@ -4,7 +4,7 @@ import { useState } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { ListedPort } from './port-row.tsx';
 import { useAppliesAt, useChange } from './use-change.ts';
 

@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import { ForwardedPorts, NewPort } from './port-forms.tsx';
 import type { TabProps } from './tab-props.ts';
 import { PortRow, type ListedPort } from './port-row.tsx';

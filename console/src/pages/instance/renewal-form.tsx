@@ -3,7 +3,7 @@ import { Stack, Switch, Text } from '@mantine/core';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { InstanceView } from './queries.ts';
 import { SettingsCard } from './settings-card.tsx';
 import { useChange } from './use-change.ts';

@@ -7,7 +7,7 @@ import { imagesQuery } from '../../app/queries.ts';
 import { ButtonLink } from '../../parts/links.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import type { InstanceView } from './queries.ts';
 
 /** The amount saved comes without events. */

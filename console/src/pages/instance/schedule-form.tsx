@@ -6,7 +6,7 @@ import { ruleNames, type RuleName } from '../../../../src/contract/statuses.ts';
 import { api } from '../../app/api.ts';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import { endsQuery, type InstanceView, type StopPolicy } from './queries.ts';
 import { fieldOf, hoursOf, minutesOf, timeOf } from './schedule.ts';
 import { SettingsCard } from './settings-card.tsx';

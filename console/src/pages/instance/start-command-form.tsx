@@ -3,7 +3,7 @@ import { Button, Group, Stack, Textarea } from '@mantine/core';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { InstanceView } from './queries.ts';
 import { SettingsCard } from './settings-card.tsx';
 import { useAppliesAt, useChange } from './use-change.ts';

@@ -8,7 +8,7 @@ import { api } from '../../app/api.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from '../instances/acts.ts';
+import { idOf } from '../instances/allowed-acts.ts';
 import type { TabProps } from './tab-props.ts';
 import classes from './instance.module.css';
 import { terminalsQuery } from './queries.ts';

@@ -1,41 +1,11 @@
-/** Acts on instances: what each row offers, and the calls behind. */
+/** Acts on instances: the calls, and what they say. */
 import { notifications } from '@mantine/notifications';
 import { useMutation } from '@tanstack/react-query';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-
-export const actNames = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
-export type ActName = (typeof actNames)[number];
-
-export const idOf = ({ instanceMetadata }: InstanceObject): string => instanceMetadata.instanceId;
-export const nameOf = ({ instanceSpecInfo }: InstanceObject): string => instanceSpecInfo.name;
-export const mayAct = ({ actions }: InstanceObject, act: ActName): boolean => actions.includes(act);
-
-export type NextAct = ActName | 'open' | 'why' | 'pay' | 'watch';
-
-/** The next sensible thing to do with an instance. */
-export function nextActOf({ instanceRuntimeInfo: { status, diagnosisReason } }: InstanceObject): NextAct | null {
-  if (diagnosisReason === 'NoMoney' || diagnosisReason === 'PaidTimeEnded') return 'pay';
-  switch (status) {
-    case 'Running':
-      return 'open';
-    case 'Stopped':
-    case 'Archived':
-      return 'start';
-    case 'StartingFailed':
-    case 'InitializationFailed':
-      return 'why';
-    case 'Starting':
-    case 'Initializing':
-    case 'PullingImage':
-    case 'Restarting':
-      return 'watch';
-    case 'Released':
-      return null;
-  }
-}
+import { idOf, nameOf, type ActName } from './allowed-acts.ts';
 
 /** Asks for an act, and says that it was taken or why not. */
 export function useAct() {

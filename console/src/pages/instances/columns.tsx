@@ -6,7 +6,7 @@ import type { Column } from '../../parts/paged-table.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from './acts.ts';
+import { idOf, nameOf } from './allowed-acts.ts';
 import classes from './instances.module.css';
 import { CostToday, Load } from './figures.tsx';
 import type { InstanceSortName } from './search.ts';

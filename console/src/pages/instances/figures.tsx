@@ -5,7 +5,7 @@ import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { Sparkline } from '../../parts/sparkline.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf } from './acts.ts';
+import { idOf } from './allowed-acts.ts';
 
 type Figures = Awaited<ReturnType<typeof api.instanceFigures>>['figures'][number];
 

@@ -3,7 +3,7 @@ import { Group, Stack, Text } from '@mantine/core';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
-import { idOf } from './acts.ts';
+import { idOf } from './allowed-acts.ts';
 import { InstanceName, TypeName } from './columns.tsx';
 import { CostToday, Load } from './figures.tsx';
 import { RowActs } from './row-acts.tsx';

@@ -14,7 +14,7 @@ import { FilterInput } from '../../parts/filter-input.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
 import { PagedTable } from '../../parts/paged-table.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from './acts.ts';
+import { idOf, nameOf } from './allowed-acts.ts';
 import { InstanceCard } from './instance-card.tsx';
 import { useInstanceColumns } from './columns.tsx';
 import { SelectionBar } from './selection-bar.tsx';

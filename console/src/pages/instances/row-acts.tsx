@@ -8,7 +8,8 @@ import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from './acts.ts';
+import { openInstance, useAct } from './acts.ts';
+import { actNames, idOf, mayAct, nextActOf, type ActName } from './allowed-acts.ts';
 import classes from './instances.module.css';
 import { TerminateDialog } from './terminate-dialog.tsx';
 

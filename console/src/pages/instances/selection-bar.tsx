@@ -3,7 +3,8 @@ import { Button, Group, Text, Tooltip } from '@mantine/core';
 import { useState } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { actNames, mayAct, nameOf, useAct, type ActName } from './acts.ts';
+import { useAct } from './acts.ts';
+import { actNames, mayAct, nameOf, type ActName } from './allowed-acts.ts';
 import { TerminateDialog } from './terminate-dialog.tsx';
 
 const SHOWN_NAMES = 3;

@@ -2,7 +2,8 @@
 import { Button, Group, List, Modal, Text } from '@mantine/core';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
-import { nameOf, useAct } from './acts.ts';
+import { useAct } from './acts.ts';
+import { nameOf } from './allowed-acts.ts';
 
 export interface TerminateModalProps {
   instances: readonly InstanceObject[];

@@ -5,7 +5,7 @@ import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { ConfirmModal } from '../../parts/confirm-modal.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { nameOf } from '../instances/acts.ts';
+import { nameOf } from '../instances/allowed-acts.ts';
 import { mountingQuery, volumeQuery } from './queries.ts';
 import type { Volume } from './volume.ts';
 

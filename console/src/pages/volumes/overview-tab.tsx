@@ -9,7 +9,7 @@ import { AnchorLink } from '../../parts/links.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { idOf, nameOf } from '../instances/acts.ts';
+import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { mountingQuery } from './queries.ts';
 import { SnapshotList, TakeSnapshot } from './snapshots-tab.tsx';
 import { priceOfVolume, type VolumeDetails } from './volume.ts';

@@ -1,0 +1,33 @@
+/** What an instance allows, and the next sensible thing to do with it. Pure. */
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+
+export const actNames = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
+export type ActName = (typeof actNames)[number];
+
+export const idOf = ({ instanceMetadata }: InstanceObject): string => instanceMetadata.instanceId;
+export const nameOf = ({ instanceSpecInfo }: InstanceObject): string => instanceSpecInfo.name;
+export const mayAct = ({ actions }: InstanceObject, act: ActName): boolean => actions.includes(act);
+
+export type NextAct = ActName | 'open' | 'why' | 'pay' | 'watch';
+
+/** The next sensible thing to do with an instance. */
+export function nextActOf({ instanceRuntimeInfo: { status, diagnosisReason } }: InstanceObject): NextAct | null {
+  if (diagnosisReason === 'NoMoney' || diagnosisReason === 'PaidTimeEnded') return 'pay';
+  switch (status) {
+    case 'Running':
+      return 'open';
+    case 'Stopped':
+    case 'Archived':
+      return 'start';
+    case 'StartingFailed':
+    case 'InitializationFailed':
+      return 'why';
+    case 'Starting':
+    case 'Initializing':
+    case 'PullingImage':
+    case 'Restarting':
+      return 'watch';
+    case 'Released':
+      return null;
+  }
+}
