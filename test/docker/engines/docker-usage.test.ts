@@ -148,6 +148,7 @@ describe('usage', () => {
     const GiB = 1024 ** 3;
     expect(await gpus()).toEqual([
       {
+        deviceId: 'GPU-1',
         busyPercent: 93,
         memoryUsedBytes: 40_000 * 1024 ** 2,
         memoryTotalBytes: 80 * GiB,
@@ -155,6 +156,7 @@ describe('usage', () => {
         temperatureCelsius: 67,
       },
       {
+        deviceId: 'GPU-2',
         busyPercent: 4,
         memoryUsedBytes: null,
         memoryTotalBytes: 80 * GiB,
