@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 import { withoutDescriptions } from './without-descriptions.ts';
 
@@ -5,6 +6,7 @@ import { withoutDescriptions } from './without-descriptions.ts';
 export default defineConfig({
   root: import.meta.dirname,
   plugins: [withoutDescriptions()],
+  resolve: { alias: { zod: fileURLToPath(new URL('trusting-zod.ts', import.meta.url)) } },
   build: {
     outDir: '../dist/console',
     emptyOutDir: true,

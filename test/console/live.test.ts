@@ -2,6 +2,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { launchFirst } from '../fixtures/first-launch.ts';
+import { longTest } from '../fixtures/long-test.ts';
 import { useConsoleServer, visit, type Visit } from './console-server.ts';
 
 const server = useConsoleServer('32520-32539');
@@ -45,7 +46,7 @@ test('what one tab changes shows in the other, and in neither by a reload', asyn
   }
 });
 
-test('a lost connection is said in every tab, and what was missed is caught up', async () => {
+longTest('a lost connection is said in every tab, and what was missed is caught up', async () => {
   const { username, client } = await server.newAccount();
   const { instanceId } = await launchFirst(client, { name: 'before', initScript: '', nodePorts: [] });
   const { context, tabs } = await twoTabs(username);

@@ -2,7 +2,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { atLevel } from '../fixtures/level.ts';
 import { launchFirst } from '../fixtures/first-launch.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
 
@@ -61,7 +60,7 @@ describe.each([
       if (response.status() === 403) refused.push(`${response.request().method()} ${response.url()}`);
     });
     try {
-      for (const at of pages.slice(0, atLevel({ short: 1, long: pages.length }))) {
+      for (const at of pages) {
         await page.goto(server.server.apiUrl + at);
         await settled(page);
         await tryControls(page);

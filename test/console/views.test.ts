@@ -67,7 +67,7 @@ async function shown(page: Page): Promise<unknown> {
 }
 
 describe('a view of the console', () => {
-  test.each(sampled(views, { oneIn: 7 }))('$name is the same by a link, a reload and the way back', async (view) => {
+  test.each(sampled(views, { oneIn: 21 }))('$name is the same by a link, a reload and the way back', async (view) => {
     const { context, page, troubles } = await visit(server, 'admin');
     const { apiUrl } = server.server;
     try {

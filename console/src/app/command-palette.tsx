@@ -3,7 +3,7 @@ import { Box, Group, Kbd, Modal, ScrollArea, Text, TextInput, UnstyledButton } f
 import { IconBolt, IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useDeferredValue, useState, type KeyboardEvent } from 'react';
+import { useState, type KeyboardEvent } from 'react';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import { openInstance, useAct } from '../pages/instances/acts.ts';
 import { idOf, nameOf } from '../pages/instances/allowed-acts.ts';
@@ -35,7 +35,8 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);
   const [terminating, setTerminating] = useState<InstanceObject | null>(null);
-  const asked = useDeferredValue(typed.trim().toLowerCase());
+  // Not deferred: Enter takes the first of what fits the text that is seen.
+  const asked = typed.trim().toLowerCase();
   const { acts: words } = texts.instances;
   const read = readActs(asked, words);
   const act = useAct();

@@ -8,5 +8,6 @@ import { Shell } from './shell.tsx';
 export const rootRoute = createRootRoute({
   component: Shell,
   notFoundComponent: NotFound,
-  beforeLoad: () => queryClient.ensureQueryData(sessionQuery),
+  // The frame waits for the login, while the code of the page loads.
+  beforeLoad: () => void queryClient.prefetchQuery(sessionQuery),
 });

@@ -153,7 +153,7 @@ interface TableRowProps<Row, Sort extends string> {
 /** Rendered once for each row that comes into view, not at each step of the scroll. */
 const TableRow = memo(function TableRow<Row, Sort extends string>(props: TableRowProps<Row, Sort>) {
   const { row, index, top, height, template, columns, card, isSelected, selectionLabelOf, onToggle } = props;
-  const place = { height, transform: `translateY(${top}px)` };
+  const place = { height, top };
   if (row === undefined || card !== null)
     return (
       <div role="row" aria-rowindex={index + 2} className={card === null ? classes.row : classes.card} style={place}>

@@ -1,10 +1,12 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { createRoute } from '@tanstack/react-router';
 import { rootRoute } from '../../app/root-route.ts';
+import { InstancesPage } from './instances-page.tsx';
 import { readInstanceSearch } from './search.ts';
 
 export const instancesRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/instances',
   validateSearch: readInstanceSearch,
-  component: lazyRouteComponent(() => import('./instances-page.tsx'), 'InstancesPage'),
+  // Home: loaded at once.
+  component: InstancesPage,
 });
