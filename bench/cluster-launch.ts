@@ -23,7 +23,7 @@ const OVER_SHARE = 0.15;
 const OVER_MS = 50;
 
 const objectsUrl = (kind: string): string => `/api/v1/namespaces/${NAMESPACE}/${kind}`;
-const object = z.object({ spec: z.record(z.string(), z.unknown()).default({}), data: z.unknown() });
+const object = z.object({ spec: z.record(z.string(), z.unknown()).default({}), data: z.unknown().optional() });
 const volumes = z.array(z.object({ persistentVolumeClaim: z.object({ claimName: z.string() }).optional() }));
 const podStatus = z.object({ status: z.object({ podIP: z.string().optional() }) });
 

@@ -48,31 +48,31 @@ export const useAccountColumns = (): Column<Account, never>[] => {
       {
         key: 'email',
         title: columns.email,
-        width: 'minmax(120px, 1.5fr)',
+        width: 'minmax(90px, 1.5fr)',
         cell: ({ email }) => (
           <Text span size="sm" c="dimmed" truncate display="block">
             {email}
           </Text>
         ),
       },
-      { key: 'role', title: columns.role, width: '110px', cell: ({ role }) => accounts.roles[roleOf(role)] },
-      { key: 'state', title: columns.state, width: '120px', cell: (row) => <AccountState account={row} /> },
+      { key: 'role', title: columns.role, width: '90px', cell: ({ role }) => accounts.roles[roleOf(role)] },
+      { key: 'state', title: columns.state, width: '104px', cell: (row) => <AccountState account={row} /> },
       { key: 'balance', title: columns.balance, width: '100px', align: 'right', cell: ({ balance }) => money(balance) },
       {
         key: 'gifts',
         title: columns.gifts,
-        width: '110px',
+        width: '100px',
         align: 'right',
         cell: ({ vouchers, credits }) => money(vouchers + credits),
       },
       {
         key: 'instances',
         title: columns.instances,
-        width: '80px',
+        width: '68px',
         align: 'right',
         cell: ({ instances }) => count(instances),
       },
-      { key: 'volumes', title: columns.volumes, width: '80px', align: 'right', cell: ({ volumes }) => count(volumes) },
+      { key: 'volumes', title: columns.volumes, width: '68px', align: 'right', cell: ({ volumes }) => count(volumes) },
       {
         key: 'created',
         title: columns.created,
