@@ -1,4 +1,4 @@
-/** `npm run sheets [-- PLACE …]`: pictures of the web console, one sheet a place, in `docs/console`. */
+/** `npm run sheets [-- PLACE …]`: a sheet of pictures of each place of the web console. */
 import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';

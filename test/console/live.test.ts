@@ -22,7 +22,7 @@ async function twoTabs(username: string): Promise<Visit & { tabs: [Page, Page] }
   return { ...visited, tabs };
 }
 
-test('what one tab changes shows in the other, and in neither by a reload', async () => {
+test('a change of one tab shows in the other, and in neither by a reload', async () => {
   const { username, client } = await server.newAccount();
   const { instanceId } = await launchFirst(client, { name: 'first-name', initScript: '', nodePorts: [] });
   const { context, tabs, troubles } = await twoTabs(username);

@@ -49,7 +49,7 @@ describe.each([
   { role: 'operator', pages: [...everybody, ...operators], closed: admins },
   { role: 'admin', pages: [...operators, ...admins], closed: [] },
 ] as const)('a person with the role $role', ({ role, pages, closed }) => {
-  test('finds no control that is refused, and is told who opens the pages of others', async () => {
+  test('finds no control that is refused, and reads who opens the pages of others', async () => {
     const { username, client } = await server.newAccount();
     const { userId } = await client.userInfo();
     if (role !== 'user') await server.admin.setAccountRole({ accountId: userId, role });
