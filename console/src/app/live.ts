@@ -26,16 +26,18 @@ const staleBySubject: Readonly<Record<string, readonly string[]>> = {
   webhook: ['webhooks'],
 };
 
-/** Several events of a moment are one refresh. */
-const GATHER_MS = 40;
+/** The first event refreshes at once; those that follow within this time are one refresh. */
+const GATHER_MS = 60;
 
 let lostAtMs: number | null = null;
 const watchers = new Set<() => void>();
 const stale = new Set<string>();
 let timer: number | undefined;
+let refreshedAtMs = 0;
 
 function refresh(): void {
   timer = undefined;
+  refreshedAtMs = Date.now();
   const roots = new Set(stale);
   stale.clear();
   void queryClient.invalidateQueries({
@@ -45,7 +47,7 @@ function refresh(): void {
 
 function makeStale(roots: readonly string[]): void {
   for (const root of roots) stale.add(root);
-  timer ??= window.setTimeout(refresh, GATHER_MS);
+  timer ??= window.setTimeout(refresh, Math.max(0, refreshedAtMs + GATHER_MS - Date.now()));
 }
 
 function take(message: FeedMessage): void {
