@@ -151,6 +151,8 @@ interface TableRowProps<Row, Sort extends string> {
 }
 
 /** Rendered once for each row that comes into view, not at each step of the scroll. */
+// memo forgets that a component is generic.
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion
 const TableRow = memo(function TableRow<Row, Sort extends string>(props: TableRowProps<Row, Sort>) {
   const { row, index, top, height, template, columns, card, isSelected, selectionLabelOf, onToggle } = props;
   const place = { height, top };

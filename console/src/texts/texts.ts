@@ -41,12 +41,16 @@ function loadedBy({ shared, sections }: LanguageTexts): Loaded {
     loading.set(name, promise);
     return promise;
   };
+  // Object.keys forgets the names of its argument.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   for (const name of Object.keys(sections) as Section[]) {
     Object.defineProperty(texts, name, {
       configurable: true,
       get: () => (use(load(name)), texts[name]),
     });
   }
+  // Every section is a member by now.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   return { texts: texts as unknown as Texts, load: (names) => Promise.all(names.map(load)) };
 }
 
