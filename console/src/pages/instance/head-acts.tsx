@@ -9,7 +9,8 @@ import { ButtonLink, MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { openInstance, useAct } from '../instances/acts.ts';
-import { actNames, idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
+import { idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
+import { ActItems } from '../instances/act-items.tsx';
 import { TerminateDialog } from '../instances/terminate-dialog.tsx';
 import type { InstanceView } from './queries.ts';
 
@@ -80,19 +81,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          {actNames
-            .filter((name) => name !== 'stop')
-            .map((name) => (
-              <Menu.Item
-                key={name}
-                disabled={!isPossible(name)}
-                title={isPossible(name) ? undefined : notNow(word)}
-                color={name === 'terminate' ? 'red' : undefined}
-                onClick={() => perform(name)}
-              >
-                {acts[name]}
-              </Menu.Item>
-            ))}
+          <ActItems instance={instance} except="stop" isPossible={isPossible} onAct={perform} />
           {hasGpu && (
             <Menu.Item
               disabled={!isPossible('start')}

@@ -9,20 +9,20 @@ import { MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { openInstance, useAct } from './acts.ts';
-import { actNames, idOf, mayAct, nextActOf, type ActName } from './allowed-acts.ts';
+import { idOf, mayAct, nextActOf, type ActName } from './allowed-acts.ts';
+import { ActItems } from './act-items.tsx';
 import classes from './instances.module.css';
 import { TerminateDialog } from './terminate-dialog.tsx';
 
 export function RowActs({ instance }: { instance: InstanceObject }) {
   const texts = useTexts();
-  const { acts, notNow } = texts.instances;
+  const { acts } = texts.instances;
   const act = useAct();
   const navigate = useNavigate();
   const [isMenuUsed, setMenuUsed] = useState(false);
   const [isTerminating, setTerminating] = useState(false);
   const next = nextActOf(instance);
   const instanceId = idOf(instance);
-  const word = texts.statuses.instance[instance.instanceRuntimeInfo.status];
   const perform = (name: ActName): void => {
     if (name === 'terminate') setTerminating(true);
     else act.mutate({ act: name, instance });
@@ -62,19 +62,7 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
             </UnstyledButton>
           </Menu.Target>
           <Menu.Dropdown>
-            {actNames
-              .filter((name) => name !== next)
-              .map((name) => (
-                <Menu.Item
-                  key={name}
-                  disabled={!mayAct(instance, name)}
-                  title={mayAct(instance, name) ? undefined : notNow(word)}
-                  color={name === 'terminate' ? 'red' : undefined}
-                  onClick={() => perform(name)}
-                >
-                  {acts[name]}
-                </Menu.Item>
-              ))}
+            <ActItems instance={instance} except={next} isPossible={(name) => mayAct(instance, name)} onAct={perform} />
             <Menu.Divider />
             <MenuLink to="/launch" search={{ like: instanceId }}>
               {acts.again}
