@@ -14,17 +14,19 @@ const PRICE = 0.001;
 interface ClusterRegion {
   cluster: Cluster;
   engine?: Partial<KubernetesEngineSettings>;
+  /** Storage class of the claims; default: that of the test cluster's driver. */
+  storage?: string;
   size: { cpuCores: number; memoryGB: number };
 }
 
 /** Adds the namespace, the region, a type and the image; returns what a launch names. */
 export async function addClusterRegion(
   client: ReturnType<Berth['client']>,
-  { cluster, engine, size }: ClusterRegion,
+  { cluster, engine, storage = storageClass, size }: ClusterRegion,
 ): Promise<Berth['example']> {
   await cluster.apply({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } });
   const { apiUrl, ca, token, nodeAddress } = cluster;
-  const pool = { storageClass, sizeLimit: 'hard' as const, filesImage: IMAGE };
+  const pool = { storageClass: storage, sizeLimit: 'hard' as const, filesImage: IMAGE };
   const { region } = await client.createRegion({
     name: 'cluster',
     value: 'cluster',

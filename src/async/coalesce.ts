@@ -61,3 +61,26 @@ export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
     },
   };
 }
+
+/**
+ * One call of `fn` at a time. Callers that come during a call share the one after it, which begins
+ * later than all of them.
+ */
+export function makeSharedCalls<T>(fn: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined;
+  let next: Promise<T> | undefined;
+  function begin(): Promise<T> {
+    next = undefined;
+    const call = fn().finally(() => {
+      running = undefined;
+    });
+    running = call;
+    return call;
+  }
+  return () => {
+    if (next !== undefined) return next;
+    if (running === undefined) return begin();
+    next = running.then(begin, begin);
+    return next;
+  };
+}

@@ -3,6 +3,7 @@
  * change, after a change of ours, and after its time; without a watch, each time.
  */
 import { makeCache } from '../async/cache.ts';
+import { makeSharedCalls } from '../async/coalesce.ts';
 import type { ApiObject } from './api-objects.ts';
 import type { Resource } from './api-resources.ts';
 import type { Cluster } from './cluster.ts';
@@ -36,15 +37,17 @@ export function makeObjectList<T extends ApiObject>({
 }: ObjectListOptions<T>): ObjectList<T> {
   let watch: Subscription | undefined;
   const isFollowed = (): boolean => watch !== undefined && watch.heardMs() > -Infinity;
+  async function load(): Promise<{ items: T[]; isFollowed: boolean }> {
+    const before = isFollowed();
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(DEADLINE_MS)]);
+    const items = await cluster.list(resource, signal, { labelSelector });
+    // From the first list that works: a missing resource has no watch.
+    watch ??= cluster.watch(resource, labelSelector, { onHint: invalidate, onTrouble: invalidate }, stopping);
+    return { items, isFollowed: before };
+  }
   const cache = makeCache<{ items: T[]; isFollowed: boolean }>({
-    async load() {
-      const before = isFollowed();
-      const signal = AbortSignal.any([stopping, AbortSignal.timeout(DEADLINE_MS)]);
-      const items = await cluster.list(resource, signal, { labelSelector });
-      // From the first list that works: a missing resource has no watch.
-      watch ??= cluster.watch(resource, labelSelector, { onHint: invalidate, onTrouble: invalidate }, stopping);
-      return { items, isFollowed: before };
-    },
+    // A thousand launches change the list a thousand times while it is read once.
+    load: makeSharedCalls(load),
     now,
     ttlMs: AGE_MS,
     maxEntries: 1,

@@ -5,7 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState, type KeyboardEvent } from 'react';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
-import { openInstance, useAct } from '../pages/instances/acts.ts';
+import { useAct, useOpen } from '../pages/instances/acts.ts';
 import { idOf, nameOf } from '../pages/instances/allowed-acts.ts';
 import { TerminateDialog } from '../pages/instances/terminate-dialog.tsx';
 import { useTexts } from '../texts/provider.tsx';
@@ -40,6 +40,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
   const { acts: words } = texts.instances;
   const read = readActs(asked, words);
   const act = useAct();
+  const open = useOpen();
   const instancesNamed = (name: string) => ({
     queryKey: ['instances', 'palette', name],
     queryFn: async () => {
@@ -61,7 +62,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
     };
   const perform = (name: PaletteAct, instance: InstanceObject): void => {
     if (name === 'terminate') return setTerminating(instance);
-    if (name === 'open') void openInstance(idOf(instance));
+    if (name === 'open') open(idOf(instance));
     else act.mutate({ act: name, instance });
     onClose();
   };

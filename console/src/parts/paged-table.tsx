@@ -15,7 +15,9 @@ import { Trouble } from './trouble.tsx';
 const PAGE_ROWS = 100;
 const ROW_PX = 44;
 const CARD_PX = 148;
-const OVERSCAN = 6;
+/** Rows come and go together: one render for a few steps of the scroll. */
+const BLOCK_ROWS = 4;
+const OVERSCAN_BLOCKS = 2;
 
 export interface Column<Row, Sort extends string> {
   key: string;
@@ -38,11 +40,20 @@ export interface SortState<Sort extends string> {
   isDescending: boolean;
 }
 
-interface PagedTableProps<Row, Sort extends string> {
-  label: string;
+export interface ListedPages<Row> {
   /** Begins with what `live.ts` makes stale, and holds all filters. */
   queryKey: QueryKey;
   fetchPage: (page: { currentPage: number; pageSize: number }) => Promise<Page<Row>>;
+}
+
+/** The page number `at` of a list, from 0. */
+export const pageQuery = <Row,>({ queryKey, fetchPage }: ListedPages<Row>, at: number) => ({
+  queryKey: [...queryKey, at],
+  queryFn: () => fetchPage({ currentPage: at + 1, pageSize: PAGE_ROWS }),
+});
+
+interface PagedTableProps<Row, Sort extends string> extends ListedPages<Row> {
+  label: string;
   columns: readonly Column<Row, Sort>[];
   keyOf: (row: Row) => string;
   card: (row: Row) => ReactNode;
@@ -65,19 +76,23 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   const isPhone = useMediaQuery('(max-width: 48em)', false, { getInitialValueInEffect: false }) ?? false;
   const top = useRef<HTMLDivElement>(null);
   const [total, setTotal] = useState(0);
+  const rowPx = isPhone ? cardPx : ROW_PX;
   const virtualizer = useWindowVirtualizer({
-    count: total,
-    estimateSize: () => (isPhone ? cardPx : ROW_PX),
-    overscan: OVERSCAN,
+    count: Math.ceil(total / BLOCK_ROWS),
+    estimateSize: () => BLOCK_ROWS * rowPx,
+    overscan: OVERSCAN_BLOCKS,
     scrollMargin: top.current?.offsetTop ?? 0,
   });
-  const items = virtualizer.getVirtualItems();
-  const first = Math.floor((items[0]?.index ?? 0) / PAGE_ROWS);
-  const last = Math.floor((items.at(-1)?.index ?? 0) / PAGE_ROWS);
+  useEffect(() => virtualizer.measure(), [virtualizer, rowPx]);
+  const indexes = virtualizer
+    .getVirtualItems()
+    .flatMap(({ index }) => Array.from({ length: BLOCK_ROWS }, (_, at) => index * BLOCK_ROWS + at))
+    .filter((index) => index < total);
+  const first = Math.floor((indexes[0] ?? 0) / PAGE_ROWS);
+  const last = Math.floor((indexes.at(-1) ?? 0) / PAGE_ROWS);
   const pages = useQueries({
     queries: Array.from({ length: last - first + 1 }, (_, at) => ({
-      queryKey: [...queryKey, first + at],
-      queryFn: () => fetchPage({ currentPage: first + at + 1, pageSize: PAGE_ROWS }),
+      ...pageQuery({ queryKey, fetchPage }, first + at),
       placeholderData: keepPreviousData,
     })),
   });
@@ -93,7 +108,6 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   const rowAt = (index: number): Row | undefined =>
     pages[Math.floor(index / PAGE_ROWS) - first]?.data?.rows[index % PAGE_ROWS];
   const template = [...(selection ? ['34px'] : []), ...columns.map(({ width }) => width)].join(' ');
-  const margin = virtualizer.options.scrollMargin;
   return (
     <Box role="table" aria-label={label} aria-rowcount={known.total + 1} className={classes.table}>
       {!isPhone && (
@@ -108,16 +122,16 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
           ))}
         </Box>
       )}
-      <Box ref={top} role="rowgroup" pos="relative" h={virtualizer.getTotalSize()}>
-        {items.map(({ index, start, size }) => {
+      <Box ref={top} role="rowgroup" pos="relative" h={total * rowPx}>
+        {indexes.map((index) => {
           const row = rowAt(index);
           return (
             <TableRow
               key={row === undefined ? index : keyOf(row)}
               row={row}
               index={index}
-              top={start - margin}
-              height={size}
+              top={index * rowPx}
+              height={rowPx}
               template={template}
               columns={columns}
               card={isPhone ? card : null}

@@ -43,7 +43,7 @@ export interface ClusterContext {
 
 /** StatefulSet of the instance; null if absent or foreign. */
 export async function ownSet(
-  { cluster, installation }: ClusterContext,
+  { cluster, installation }: Pick<ClusterContext, 'cluster' | 'installation'>,
   id: InstanceId,
   signal: AbortSignal,
 ): Promise<StatefulSet | null> {

@@ -2,6 +2,7 @@
  * Observations. Few instances are read by name; many share two lists, also those that are asked for
  * by different callers at the same time.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { errorText } from '../../domain/unknown-error.ts';
@@ -13,9 +14,10 @@ import { faultOf } from './cluster-faults.ts';
 import { isOwned, objectName, ownedSelector, podName } from './manifests/object-names.ts';
 import { observationOf } from './state/run-state.ts';
 
-/** More are read by lists, which cost more for few. */
+/** More are read by lists, which cost more for few, the more the longer they are. */
 const MAX_BY_NAME = 4;
-/** Time in which callers join one list. */
+const SHARE_BY_NAME = 0.1;
+/** Callers join for this time, and until the read before theirs has ended. */
 const JOIN_MS = 5;
 const LIST_MS = 30_000;
 
@@ -24,8 +26,12 @@ interface Lists {
   pods: Map<string | undefined, Pod>;
 }
 
-export function makeObserve(context: ClusterContext): Engine['observe'] {
+export function makeObserve(
+  context: Pick<ClusterContext, 'cluster' | 'installation' | 'stopping'>,
+): Engine['observe'] {
   const { cluster, installation, stopping } = context;
+  let listed = 0;
+  let reading: Promise<unknown> = Promise.resolve();
   let joined: { ids: Set<InstanceId>; answers: Promise<Map<InstanceId, Observation>> } | undefined;
 
   async function byName(id: InstanceId, signal: AbortSignal): Promise<Observation> {
@@ -39,6 +45,7 @@ export function makeObserve(context: ClusterContext): Engine['observe'] {
       cluster.list(resources.statefulSets, signal, { labelSelector }),
       cluster.list(resources.pods, signal, { labelSelector }),
     ]);
+    listed = sets.length;
     return {
       sets: new Map(sets.map((one) => [one.metadata?.name, one])),
       pods: new Map(pods.map((one) => [one.metadata?.name, one])),
@@ -53,7 +60,7 @@ export function makeObserve(context: ClusterContext): Engine['observe'] {
 
   async function read(ids: ReadonlySet<InstanceId>): Promise<Map<InstanceId, Observation>> {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(LIST_MS)]);
-    if (ids.size > MAX_BY_NAME) {
+    if (ids.size > Math.max(MAX_BY_NAME, listed * SHARE_BY_NAME)) {
       const both = await lists(signal);
       return new Map([...ids].map((id) => [id, fromLists(both, id)]));
     }
@@ -61,15 +68,19 @@ export function makeObserve(context: ClusterContext): Engine['observe'] {
     return new Map(answers);
   }
 
+  /** After the read before it: a thousand starts share few lists. */
+  async function readNext(ids: ReadonlySet<InstanceId>): Promise<Map<InstanceId, Observation>> {
+    await Promise.all([sleep(JOIN_MS), reading]);
+    joined = undefined;
+    const answers = read(ids);
+    reading = answers.catch(() => {});
+    return answers;
+  }
+
   function join(ids: readonly InstanceId[]): Promise<Map<InstanceId, Observation>> {
     if (joined === undefined) {
       const together = new Set<InstanceId>();
-      const ready = Promise.withResolvers<void>();
-      setTimeout(() => {
-        joined = undefined;
-        ready.resolve();
-      }, JOIN_MS);
-      joined = { ids: together, answers: ready.promise.then(() => read(together)) };
+      joined = { ids: together, answers: readNext(together) };
     }
     for (const id of ids) joined.ids.add(id);
     return joined.answers;

@@ -87,6 +87,21 @@ async function createEmpty(context: ClaimContext, disk: DiskId, sizeGB: number, 
   if (!bindsAtUse) await copies.bind(disk, signal);
 }
 
+/** False: the disk has the size, or gets it when its claim is bound. */
+export async function mustGrow(
+  context: ClaimContext,
+  disk: DiskId,
+  sizeGB: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const claim = await requireClaim(context, disk, signal);
+  const bytes = sizeGB * BYTES_PER_GB;
+  return !hasRequested(claim, bytes) || (isBound(claim) && !hasBytes(claim, bytes));
+}
+
+const hasRequested = (claim: PersistentVolumeClaim, bytes: number): boolean =>
+  (bytesOfQuantity(requestOf(claim)) ?? 0) >= bytes;
+
 export async function growDisk(
   context: ClaimContext,
   disk: DiskId,
@@ -96,7 +111,7 @@ export async function growDisk(
   const { cluster, facts, copies } = context;
   let claim = await requireClaim(context, disk, signal);
   const bytes = sizeGB * BYTES_PER_GB;
-  if ((bytesOfQuantity(requestOf(claim)) ?? 0) < bytes) {
+  if (!hasRequested(claim, bytes)) {
     const { whyNoGrowth } = await facts.read();
     if (whyNoGrowth !== undefined) throw new StorageFault('unsupported', whyNoGrowth);
     if (!isBound(claim)) await copies.bind(disk, signal);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeRechecker } from '../../../src/async/coalesce.ts';
+import { makeRechecker, makeSharedCalls } from '../../../src/async/coalesce.ts';
 import { settle } from './settle.ts';
 
 test('checks one batch at a time, and what was invalidated meanwhile after it', async () => {
@@ -20,4 +20,25 @@ test('checks one batch at a time, and what was invalidated meanwhile after it', 
   await settle();
   invalidate('c');
   expect(batches.at(-1)).toEqual(['c']);
+});
+
+test('makes one call at a time, and one for all who asked during it', async () => {
+  const calls: PromiseWithResolvers<string>[] = [];
+  const ask = makeSharedCalls(() => {
+    const made = Promise.withResolvers<string>();
+    calls.push(made);
+    return made.promise;
+  });
+  const first = ask();
+  const later = [ask(), ask(), ask()];
+  await settle();
+  expect(calls).toHaveLength(1);
+  calls[0]?.reject(new Error('away'));
+  await expect(first).rejects.toThrow('away');
+  await settle();
+  expect(calls).toHaveLength(2);
+  calls[1]?.resolve('new');
+  expect(await Promise.all(later)).toEqual(['new', 'new', 'new']);
+  void ask();
+  expect(calls).toHaveLength(3);
 });

@@ -109,6 +109,6 @@ test.each([
 test('the address holds what is open, and drops what it does not know', () => {
   const open = { tab: 'entries', month: '2026-11', by: 'label:team', day: 3, line: 'a~compute', kind: 'refund' };
   expect(readBillingSearch(open)).toEqual(open);
-  expect(readBillingSearch({ tab: 'x', month: '2026-13', by: 'x', day: 32, line: '', kind: 5 })).toEqual({});
+  expect(readBillingSearch({ tab: 'x', month: '2026-13', by: 'x', day: 32, line: '', kind: null })).toEqual({});
   expect(readBillingSearch({ tab: 'use' })).toEqual({});
 });

@@ -11,6 +11,8 @@ it('reads filters and order of the list from the address, and leaves out the res
     desc: true,
   });
   expect(readInstanceSearch({ q: '', status: 'Gone', label: 'team', sort: 'size', desc: true })).toEqual({});
+  // The router reads a number.
+  expect(readInstanceSearch({ q: 2026 })).toEqual({ q: '2026' });
 });
 
 it('asks the API for what the address says, without terminated instances unless asked for', () => {

@@ -1,5 +1,6 @@
 /** View of the bill, as its address holds it: month, day and line that are open. */
 import { monthPattern } from '../../../../src/contract/months.ts';
+import { oneOf, textOf } from '../../parts/address.ts';
 
 export const billingTabs = ['use', 'budgets', 'credits', 'entries'] as const;
 export type BillingTab = (typeof billingTabs)[number];
@@ -21,14 +22,11 @@ export interface BillingSearch {
 const GROUP = /^(?:meter|type|label:.+)$/;
 const MOST_DAYS = 31;
 
-export function readBillingSearch({ tab, month, by, day, line, kind }: Record<string, unknown>): BillingSearch {
-  const known = billingTabs.find((one) => one === tab && one !== 'use');
-  return {
-    ...(known === undefined ? {} : { tab: known }),
-    ...(typeof month === 'string' && monthPattern.test(month) ? { month } : {}),
-    ...(typeof by === 'string' && GROUP.test(by) ? { by } : {}),
-    ...(typeof day === 'number' && Number.isInteger(day) && day >= 1 && day <= MOST_DAYS ? { day } : {}),
-    ...(typeof line === 'string' && line !== '' ? { line } : {}),
-    ...(typeof kind === 'string' && kind !== '' ? { kind } : {}),
-  };
-}
+export const readBillingSearch = ({ tab, month, by, day, line, kind }: Record<string, unknown>): BillingSearch => ({
+  tab: oneOf(tab, billingTabs.slice(1)),
+  month: typeof month === 'string' && monthPattern.test(month) ? month : undefined,
+  by: typeof by === 'string' && GROUP.test(by) ? by : undefined,
+  day: typeof day === 'number' && Number.isInteger(day) && day >= 1 && day <= MOST_DAYS ? day : undefined,
+  line: textOf(line),
+  kind: textOf(kind),
+});

@@ -8,7 +8,7 @@ import { api } from '../../app/api.ts';
 import { ButtonLink, MenuLink } from '../../parts/links.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { openInstance, useAct } from '../instances/acts.ts';
+import { useAct, useOpen } from '../instances/acts.ts';
 import { idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
 import { ActItems } from '../instances/act-items.tsx';
 import { TerminateDialog } from '../instances/terminate-dialog.tsx';
@@ -20,6 +20,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
   const texts = useTexts();
   const { acts, notNow } = texts.instances;
   const act = useAct();
+  const open = useOpen();
   const [isTerminating, setTerminating] = useState(false);
   const instanceId = idOf(instance);
   const next = nextActOf(instance);
@@ -30,11 +31,10 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
     if (name === 'terminate') setTerminating(true);
     else act.mutate({ act: name, instance });
   };
-  const fail = (error: unknown): void =>
-    void notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' });
   const withoutGpu = useMutation({
     mutationFn: () => api.start({ instanceId, withoutGpu: true }, { waitForCapacity: true }),
-    onError: fail,
+    onError: (error) =>
+      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
   });
   if (instance.instanceRuntimeInfo.status === 'Released')
     return (
@@ -46,7 +46,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
   return (
     <Group gap={6} wrap="nowrap">
       {next === 'open' && (
-        <Button leftSection={<IconExternalLink size={14} />} onClick={() => void openInstance(instanceId).catch(fail)}>
+        <Button leftSection={<IconExternalLink size={14} />} onClick={() => open(instanceId)}>
           {acts.open}
         </Button>
       )}

@@ -1,10 +1,8 @@
 /** Opens a port of the instance in another tab of the browser. */
 import { Button, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconExternalLink } from '@tabler/icons-react';
-import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { openInstance } from '../instances/acts.ts';
+import { useOpen } from '../instances/acts.ts';
 
 interface OpenPortProps {
   instanceId: string;
@@ -13,14 +11,8 @@ interface OpenPortProps {
 }
 
 export function OpenPort({ instanceId, port, isRunning }: OpenPortProps) {
-  const texts = useTexts();
-  const { ports } = texts.instance;
-  const open = (): void => {
-    if (!isRunning) return;
-    openInstance(instanceId, port).catch((error: unknown) =>
-      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
-    );
-  };
+  const { ports } = useTexts().instance;
+  const open = useOpen();
   return (
     <Tooltip label={ports.onlyRunning} disabled={isRunning}>
       <Button
@@ -30,7 +22,7 @@ export function OpenPort({ instanceId, port, isRunning }: OpenPortProps) {
         data-disabled={isRunning ? undefined : true}
         aria-disabled={!isRunning}
         aria-label={ports.open(port)}
-        onClick={open}
+        onClick={() => isRunning && open(instanceId, port)}
       >
         {ports.openShort}
       </Button>

@@ -1,4 +1,6 @@
 /** View of an instance, as its address holds it. */
+import { oneOf, textOf } from '../../parts/address.ts';
+
 export const tabs = ['overview', 'terminal', 'logs', 'figures', 'storage', 'ports', 'events', 'settings'] as const;
 export type Tab = (typeof tabs)[number];
 export const ranges = ['1h', '6h', '24h'] as const;
@@ -22,17 +24,14 @@ export interface InstanceViewSearch {
 const TERMINAL = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /** Reads the address; what is not understood, or is the default, is left out. */
-export function readInstanceViewSearch(raw: Record<string, unknown>): InstanceViewSearch {
-  const { open, find, terminal } = raw;
-  const tab = tabs.find((one) => one === raw['tab']);
-  const range = ranges.find((one) => one === raw['range']);
-  const log = shownLogs.find((one) => one === raw['log']);
-  return {
-    ...(tab === undefined || tab === 'overview' ? {} : { tab }),
-    ...(open === true ? { open } : {}),
-    ...(range === undefined || range === '1h' ? {} : { range }),
-    ...(log === undefined || log === 'console' ? {} : { log }),
-    ...(typeof find === 'string' && find !== '' ? { find } : {}),
-    ...(typeof terminal === 'string' && TERMINAL.test(terminal) && terminal !== 'main' ? { terminal } : {}),
-  };
-}
+export const readInstanceViewSearch = (given: Record<string, unknown>): InstanceViewSearch => ({
+  tab: oneOf(given['tab'], tabs.slice(1)),
+  open: given['open'] === true ? true : undefined,
+  range: oneOf(given['range'], ranges.slice(1)),
+  log: oneOf(given['log'], shownLogs.slice(1)),
+  find: textOf(given['find']),
+  terminal: terminalOf(textOf(given['terminal'])),
+});
+
+const terminalOf = (name: string | undefined): string | undefined =>
+  name !== undefined && TERMINAL.test(name) && name !== 'main' ? name : undefined;

@@ -23,8 +23,17 @@ export function useAct() {
   });
 }
 
+/** Opens an instance, or one of its ports, in another tab; says why not. */
+export function useOpen(): (instanceId: string, port?: number) => void {
+  const texts = useTexts();
+  return (instanceId, port) =>
+    void open(instanceId, port).catch((error: unknown) =>
+      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+    );
+}
+
 /** A link is good for a minute and once: it is made at the click. */
-export async function openInstance(instanceId: string, port?: number): Promise<void> {
+async function open(instanceId: string, port: number | undefined): Promise<void> {
   // Opened by the click itself; a tab that is opened after an answer is blocked.
   const tab = window.open('', '_blank');
   try {

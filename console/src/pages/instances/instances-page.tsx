@@ -17,8 +17,9 @@ import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from './allowed-acts.ts';
 import { InstanceCard } from './instance-card.tsx';
 import { useInstanceColumns } from './columns.tsx';
+import { instancesOf } from './list.ts';
 import { SelectionBar } from './selection-bar.tsx';
-import { filtersOf, readInstanceSearch, type InstanceSearch } from './search.ts';
+import { readInstanceSearch, type InstanceSearch } from './search.ts';
 
 const route = getRouteApi('/instances');
 const CARD_PX = 116;
@@ -40,7 +41,6 @@ export function InstancesPage() {
   const clearLabel = (): void =>
     void navigate({ search: (now) => readInstanceSearch({ ...now, label: undefined }), replace: true });
   const { q, status, label, sort, desc } = search;
-  const filters = filtersOf(search);
   const isFiltered = q !== undefined || status !== undefined || label !== undefined;
   return (
     <>
@@ -76,11 +76,7 @@ export function InstancesPage() {
       </Group>
       <PagedTable
         label={instances.list}
-        queryKey={['instances', 'list', filters]}
-        fetchPage={async (pager) => {
-          const { instances: rows, pager: found } = await api.listInstances({ pager, ...filters });
-          return { rows, total: found.totalEntries };
-        }}
+        {...instancesOf(search)}
         columns={columns}
         cardPx={CARD_PX}
         sort={{ by: sort ?? 'createdAt', isDescending: sort === undefined ? true : desc === true }}

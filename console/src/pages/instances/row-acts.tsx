@@ -1,14 +1,12 @@
 /** The next sensible act of an instance as a button; the others in a menu, each with a reason. */
 import { Button, Menu, UnstyledButton } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconDotsVertical } from '@tabler/icons-react';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { MenuLink } from '../../parts/links.tsx';
-import { sentenceOf } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import { openInstance, useAct } from './acts.ts';
+import { useAct, useOpen } from './acts.ts';
 import { idOf, mayAct, nextActOf, type ActName } from './allowed-acts.ts';
 import { ActItems } from './act-items.tsx';
 import classes from './instances.module.css';
@@ -18,6 +16,7 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
   const texts = useTexts();
   const { acts } = texts.instances;
   const act = useAct();
+  const open = useOpen();
   const navigate = useNavigate();
   const [isMenuUsed, setMenuUsed] = useState(false);
   const [isTerminating, setTerminating] = useState(false);
@@ -30,9 +29,7 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
   const onNext = (): void => {
     switch (next) {
       case 'open':
-        openInstance(instanceId).catch((error: unknown) =>
-          notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
-        );
+        open(instanceId);
         break;
       case 'why':
       case 'watch':

@@ -1,5 +1,6 @@
 /** View of the list of instances, as its address holds it. */
 import { instanceSorts, instanceStatuses, type InstanceStatus } from '../../../../src/contract/statuses.ts';
+import { oneOf, textOf } from '../../parts/address.ts';
 
 export type InstanceSortName = (typeof instanceSorts)[number];
 
@@ -13,17 +14,17 @@ export interface InstanceSearch {
   desc?: boolean;
 }
 
-const isStatus = (value: unknown): value is InstanceStatus => instanceStatuses.some((status) => status === value);
-const isSort = (value: unknown): value is InstanceSortName => instanceSorts.some((sort) => sort === value);
-
 /** Reads the address; what is not understood is left out. */
-export const readInstanceSearch = ({ q, status, label, sort, desc }: Record<string, unknown>): InstanceSearch => ({
-  ...(typeof q === 'string' && q !== '' ? { q } : {}),
-  ...(isStatus(status) ? { status } : {}),
-  ...(typeof label === 'string' && label.indexOf('=') > 0 ? { label } : {}),
-  ...(isSort(sort) ? { sort } : {}),
-  ...(isSort(sort) && desc === true ? { desc } : {}),
-});
+export function readInstanceSearch({ q, status, label, sort, desc }: Record<string, unknown>): InstanceSearch {
+  const by = oneOf(sort, instanceSorts);
+  return {
+    q: textOf(q),
+    status: oneOf(status, instanceStatuses),
+    label: typeof label === 'string' && label.indexOf('=') > 0 ? label : undefined,
+    sort: by,
+    desc: by !== undefined && desc === true ? true : undefined,
+  };
+}
 
 /** Filters and order of the API. Terminated instances are shown where their status is asked for. */
 export function filtersOf({ q, status, label, sort, desc }: InstanceSearch) {
