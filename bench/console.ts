@@ -189,12 +189,13 @@ export const consoleBench: Bench = {
 function outcomeOf(visits: FirstVisit[], scrolls: Scrolled[], eventMs: number[]) {
   const of = (figure: keyof FirstVisit): number[] => visits.map((one) => one[figure]);
   const frames = scrolls.map(({ frameMs }) => median(frameMs));
+  const means = scrolls.map(({ frameMs }) => frameMs.reduce((sum, ms) => sum + ms, 0) / frameMs.length);
   const slow = scrolls.map(({ frameMs }) => percentile(frameMs, 0.95));
   const mostRows = Math.max(...scrolls.map((one) => one.mostRows));
   const [scriptKB, interactiveMs, frameMs, toScreenMs] = [
     median(of('scriptKB')),
     median(of('interactiveMs')),
-    median(frames),
+    median(means),
     percentile(eventMs, 0.95),
   ];
   return {
@@ -203,6 +204,7 @@ function outcomeOf(visits: FirstVisit[], scrolls: Scrolled[], eventMs: number[])
       ['first visit, empty cache: compressed script, KB', spread(of('scriptKB'))],
       ['first visit: all that is loaded, KB', spread(of('allKB'))],
       ['first visit: the list is shown and no long task follows, ms', spread(of('interactiveMs'))],
+      ['scrolling: main thread of a frame, ms, mean of each round', spread(means)],
       ['scrolling: main thread of a frame, ms, median of each round', spread(frames)],
       ['scrolling: main thread of a frame, ms, 95th percentile of each round', spread(slow)],
       ['scrolling: most rows in the document', String(mostRows)],
@@ -222,7 +224,7 @@ function outcomeOf(visits: FirstVisit[], scrolls: Scrolled[], eventMs: number[])
       { asked: `rows in the document < ${ASKED.rows}`, measured: String(mostRows), met: mostRows < ASKED.rows },
       {
         asked: `main thread of a scrolled frame < ${ASKED.frameMs} ms`,
-        measured: `${shown(frameMs)} ms, 95th percentile ${shown(median(slow))} ms`,
+        measured: `${shown(frameMs)} ms in the mean, median ${shown(median(frames))}, 95th percentile ${shown(median(slow))}`,
         met: frameMs < ASKED.frameMs,
       },
       {
