@@ -1,4 +1,7 @@
 /** The API of this origin, with the cookie of the login. */
 import { makeClient } from '../../../src/contract/client.ts';
+import { makeSendOnce } from './send-once.ts';
 
-export const api = makeClient({ baseUrl: '/api', credential: { kind: 'cookie' } });
+const sendOnce = makeSendOnce((url, init) => fetch(url, init), Date.now);
+
+export const api = makeClient({ baseUrl: '/api', credential: { kind: 'cookie' }, fetch: sendOnce });

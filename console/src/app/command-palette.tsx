@@ -1,9 +1,10 @@
 /** Every page, instance, volume, act and command, by a few letters. */
-import { Box, Group, Kbd, Modal, ScrollArea, Text, TextInput, UnstyledButton } from '@mantine/core';
+import { Box, Group, Kbd, ScrollArea, Text, TextInput, UnstyledButton } from '@mantine/core';
 import { IconBolt, IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState, type KeyboardEvent } from 'react';
+import { Dialog } from '../parts/dialog.tsx';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import { useAct, useOpen } from '../pages/instances/acts.ts';
 import { idOf, nameOf } from '../pages/instances/allowed-acts.ts';
@@ -111,15 +112,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
   };
   if (terminating !== null) return <TerminateDialog instances={[terminating]} onClose={onClose} />;
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      withCloseButton={false}
-      padding={0}
-      size="lg"
-      yOffset="12vh"
-      aria-label={shell.search}
-    >
+    <Dialog onClose={onClose} withCloseButton={false} padding={0} size="lg" yOffset="12vh" aria-label={shell.search}>
       <TextInput
         data-autofocus
         size="md"
@@ -173,6 +166,6 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
           })}
         </Box>
       </ScrollArea.Autosize>
-    </Modal>
+    </Dialog>
   );
 }

@@ -61,10 +61,24 @@ function take(message: FeedMessage): void {
   makeStale(staleBySubject[message.event.kind.split('.')[0] ?? ''] ?? ['*']);
 }
 
-/** Begins to follow; once a page. */
-export function startLive(): void {
+const ACCOUNT_KEY = 'berth.account';
+
+/** Another login in this browser has another account: what the page shows is not its own any more. */
+function reloadForOtherAccount(username: string): void {
+  localStorage.setItem(ACCOUNT_KEY, username);
+  window.addEventListener('storage', ({ key, newValue }) => {
+    if (key === ACCOUNT_KEY && newValue !== username) window.location.reload();
+  });
+}
+
+/** Begins to follow the events of the account; once a page. */
+export function startLive(username: string): void {
+  reloadForOtherAccount(username);
   if (!('SharedWorker' in window)) return void followEvents(take);
-  const worker = new SharedWorker(new URL('event-worker.ts', import.meta.url), { type: 'module', name: 'events' });
+  const worker = new SharedWorker(new URL('event-worker.ts', import.meta.url), {
+    type: 'module',
+    name: `events of ${username}`,
+  });
   worker.port.addEventListener('message', ({ data }: MessageEvent<FeedMessage>) => take(data));
   worker.port.start();
   window.addEventListener('pagehide', () => worker.port.postMessage('closes'));

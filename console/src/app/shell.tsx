@@ -32,7 +32,8 @@ export function Shell() {
   const isPhone = useMediaQuery('(max-width: 48em)');
   const [isSearching, setSearching] = useState(false);
   useHotkeys([['mod+K', () => setSearching(true)]], []);
-  useEffect(startLive, []);
+  const { username } = session;
+  useEffect(() => startLive(username), [username]);
   return (
     <AppShell
       header={{ height: 48 }}

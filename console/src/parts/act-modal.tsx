@@ -1,8 +1,9 @@
 /** Dialog for one act: it closes when the act was done, and else says why not. */
-import { Button, Group, Modal, Stack, type ModalProps } from '@mantine/core';
+import { Button, Group, Stack, type ModalProps } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
+import { Dialog } from './dialog.tsx';
 import { useTexts } from '../texts/provider.tsx';
 import { Trouble } from './trouble.tsx';
 
@@ -50,7 +51,7 @@ export function ActModal(props: ActModalProps) {
   });
   const isOver = staysOpen && doing.isSuccess;
   return (
-    <Modal opened onClose={onClose} title={title} size={size}>
+    <Dialog onClose={onClose} title={title} size={size}>
       <form
         noValidate
         onSubmit={(event) => {
@@ -78,6 +79,6 @@ export function ActModal(props: ActModalProps) {
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,6 +1,7 @@
 /** Asks before something is lost, and names what is lost and what stays. */
-import { Button, Group, List, Modal, Text } from '@mantine/core';
+import { Button, Group, List, Text } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
+import { Dialog } from './dialog.tsx';
 import { useTexts } from '../texts/provider.tsx';
 import { Trouble } from './trouble.tsx';
 
@@ -27,7 +28,7 @@ export function ConfirmModal({ title, loses, keeps, verb, act, onDone, onClose, 
     },
   });
   return (
-    <Modal opened onClose={onClose} title={title}>
+    <Dialog onClose={onClose} title={title}>
       {refusal === undefined ? (
         <>
           <List size="sm" spacing={4}>
@@ -55,6 +56,6 @@ export function ConfirmModal({ title, loses, keeps, verb, act, onDone, onClose, 
           </Button>
         )}
       </Group>
-    </Modal>
+    </Dialog>
   );
 }

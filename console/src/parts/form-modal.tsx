@@ -1,7 +1,8 @@
 /** A few fields and one act, with the refusal beside them. */
-import { Button, Group, Modal, Stack } from '@mantine/core';
+import { Button, Group, Stack } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
+import { Dialog } from './dialog.tsx';
 import { useTexts } from '../texts/provider.tsx';
 import { Trouble } from './trouble.tsx';
 
@@ -27,7 +28,7 @@ export function FormModal<Output>(props: FormModalProps<Output>) {
     },
   });
   return (
-    <Modal opened onClose={onClose} title={title} size={size}>
+    <Dialog onClose={onClose} title={title} size={size}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -47,6 +48,6 @@ export function FormModal<Output>(props: FormModalProps<Output>) {
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

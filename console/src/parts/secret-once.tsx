@@ -1,9 +1,10 @@
 /** A secret that no later answer repeats: shown until the person has it. */
-import { Alert, Button, Code, Group, Modal, Stack, Text } from '@mantine/core';
+import { Alert, Button, Code, Group, Stack, Text } from '@mantine/core';
 import { IconCheck, IconCopy, IconKey } from '@tabler/icons-react';
 import { useState } from 'react';
 import { useTexts } from '../texts/provider.tsx';
 import { copyText } from './copy-button.tsx';
+import { Dialog } from './dialog.tsx';
 
 interface SecretOnceProps {
   title: string;
@@ -19,7 +20,7 @@ export function SecretOnce({ title, secret, hint, example, onClose }: SecretOnce
   const [isCopied, setCopied] = useState(false);
   const copy = (): void => void copyText(secret).then(() => setCopied(true));
   return (
-    <Modal opened onClose={onClose} title={title} size="lg" closeOnClickOutside={false} closeOnEscape={isCopied}>
+    <Dialog onClose={onClose} title={title} size="lg" closeOnClickOutside={false} closeOnEscape={isCopied}>
       <Stack gap="sm">
         <Alert variant="light" color="yellow" icon={<IconKey size={18} />}>
           <Text size="sm">{hint}</Text>
@@ -46,6 +47,6 @@ export function SecretOnce({ title, secret, hint, example, onClose }: SecretOnce
           </Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,7 +1,8 @@
 /** Makes a link that opens a port without a login, for a time. */
-import { Button, Group, Modal, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
+import { Button, Group, NativeSelect, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { Dialog } from '../../parts/dialog.tsx';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { Trouble } from '../../parts/trouble.tsx';
@@ -32,7 +33,7 @@ export function ShareModal({ instanceId, port, onClose }: { instanceId: string; 
     onSuccess: () => queries.invalidateQueries({ queryKey: sharesQuery(instanceId).queryKey }),
   });
   return (
-    <Modal opened onClose={onClose} title={texts.shareTitle(port)} closeButtonProps={{ 'aria-label': common.close }}>
+    <Dialog onClose={onClose} title={texts.shareTitle(port)} closeButtonProps={{ 'aria-label': common.close }}>
       {share.data ? (
         <Stack gap="sm">
           <CopyLine label={texts.link} value={share.data.url} />
@@ -76,6 +77,6 @@ export function ShareModal({ instanceId, port, onClose }: { instanceId: string; 
           </Stack>
         </form>
       )}
-    </Modal>
+    </Dialog>
   );
 }

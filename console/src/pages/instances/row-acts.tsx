@@ -52,7 +52,7 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
         </Button>
       )}
       {isMenuUsed ? (
-        <Menu position="bottom-end" defaultOpened>
+        <Menu position="bottom-end" defaultOpened returnFocus>
           <Menu.Target>
             <UnstyledButton className={classes.more} aria-label={texts.common.more} autoFocus>
               <IconDotsVertical size={16} />

@@ -1,5 +1,6 @@
 /** Names what a termination loses, and what stays. */
-import { Button, Group, List, Modal, Text } from '@mantine/core';
+import { Button, Group, List, Text } from '@mantine/core';
+import { Dialog } from '../../parts/dialog.tsx';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { useAct } from './acts.ts';
@@ -21,7 +22,7 @@ export function TerminateModal({ instances, onClose, onDone }: TerminateModalPro
     onClose();
   };
   return (
-    <Modal opened onClose={onClose} title={texts.terminateTitle(names)}>
+    <Dialog onClose={onClose} title={texts.terminateTitle(names)}>
       <List size="sm" spacing={4}>
         {instances.map((instance) => (
           <List.Item key={instance.instanceMetadata.instanceId}>
@@ -44,6 +45,6 @@ export function TerminateModal({ instances, onClose, onDone }: TerminateModalPro
           {texts.acts.terminate}
         </Button>
       </Group>
-    </Modal>
+    </Dialog>
   );
 }

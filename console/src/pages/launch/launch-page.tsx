@@ -35,6 +35,9 @@ const lastQuery = (like: string | undefined) => ({
     if (like !== undefined) return (await api.getInstance({ instanceId: like })).instance;
     return (await api.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).instances[0] ?? null;
   },
+  // Read once a visit: an event must not change what somebody is about to launch.
+  staleTime: 'static' as const,
+  gcTime: 0,
 });
 
 export function LaunchPage() {

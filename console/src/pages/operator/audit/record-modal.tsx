@@ -1,9 +1,10 @@
 /** All of one record, and the ways to what belongs to it. */
-import { Button, Code, Group, Modal, Skeleton, Stack, Text } from '@mantine/core';
+import { Button, Code, Group, Skeleton, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { CopyButton } from '../../../parts/copy-button.tsx';
+import { Dialog } from '../../../parts/dialog.tsx';
 import { Facts } from '../../../parts/facts.tsx';
 import { ButtonLink } from '../../../parts/links.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
@@ -36,7 +37,7 @@ export function RecordModal({ position, filters, onFilter, onClose }: RecordModa
     </Group>
   );
   return (
-    <Modal opened onClose={onClose} title={audit.record(position)} size="lg">
+    <Dialog onClose={onClose} title={audit.record(position)} size="lg">
       {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
       {found.isPending && <Skeleton h={220} aria-label={common.loading(audit.record(position))} />}
       {record === null && <Text size="sm">{audit.gone}</Text>}
@@ -95,7 +96,7 @@ export function RecordModal({ position, filters, onFilter, onClose }: RecordModa
           </Group>
         </Stack>
       )}
-    </Modal>
+    </Dialog>
   );
 }
 

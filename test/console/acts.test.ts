@@ -1,0 +1,65 @@
+/** Acts are done once, for the account that the page shows, and dialogs give the focus back. */
+import { expect, test } from 'vitest';
+import { PASSWORD } from '../fixtures/server-process.ts';
+import { useConsoleServer, visit } from './console-server.ts';
+
+const server = useConsoleServer('32580-32599');
+const everything = { pager: { currentPage: 1, pageSize: 50 } };
+
+test('a double click, and another press after a lost answer, launch one instance', async () => {
+  const { username, client } = await server.newAccount();
+  const { context, page } = await visit(server, username);
+  try {
+    await page.goto(`${server.server.apiUrl}/launch`);
+    // The server acts, and its answer is lost.
+    await page.route('**/api/instance/create', async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
+    const launch = page.getByRole('button', { name: 'Launch', exact: true });
+    await launch.dblclick();
+    await page.getByText('The server does not answer').waitFor();
+    expect((await client.listInstances(everything)).pager.totalEntries).toBe(1);
+    await page.unroute('**/api/instance/create');
+    await launch.dblclick();
+    await page.waitForURL(/\/(instances|notebook)\/notebook-/);
+    expect((await client.listInstances(everything)).pager.totalEntries).toBe(1);
+  } finally {
+    await context.close();
+  }
+});
+
+test('a page reloads when another account logs in elsewhere in the browser', async () => {
+  const [first, second] = [await server.newAccount(), await server.newAccount()];
+  const { context, page } = await visit(server, first.username);
+  try {
+    await page.goto(`${server.server.apiUrl}/volumes`);
+    await page.getByRole('button', { name: `Account ${first.username}` }).waitFor();
+    await context.request.post(`${server.server.apiUrl}/api/user/login`, {
+      data: { username: second.username, password: PASSWORD },
+    });
+    const other = await context.newPage();
+    await other.goto(`${server.server.apiUrl}/volumes`);
+    for (const tab of [other, page]) await tab.getByRole('button', { name: `Account ${second.username}` }).waitFor();
+    expect(await page.getByRole('button', { name: `Account ${first.username}` }).count()).toBe(0);
+  } finally {
+    await context.close();
+  }
+});
+
+test('the focus is back on what opened a dialog when it closes', async () => {
+  const { username } = await server.newAccount();
+  const { context, page } = await visit(server, username);
+  try {
+    await page.goto(`${server.server.apiUrl}/volumes`);
+    const opener = page.getByRole('button', { name: 'New volume' }).first();
+    await opener.focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    expect(await page.evaluate('document.activeElement.closest("button")?.innerText')).toContain('New volume');
+  } finally {
+    await context.close();
+  }
+});
