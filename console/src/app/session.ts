@@ -2,11 +2,11 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query';
 import { hasRole } from '../../../src/contract/roles.ts';
 import { api } from './api.ts';
+import { viewToReturn } from './view-to-return.ts';
 
 /** The login page leads back to this view. */
 export function leadToLogin(): void {
-  const here = window.location.pathname + window.location.search;
-  window.location.replace(`/login?${new URLSearchParams({ to: here })}`);
+  window.location.replace(`/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`);
 }
 
 export const sessionQuery = queryOptions({ queryKey: ['session'], queryFn: () => api.userInfo() });

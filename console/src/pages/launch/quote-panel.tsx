@@ -5,6 +5,7 @@ import { IconChevronDown, IconRocket } from '@tabler/icons-react';
 import { keepPreviousData, useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { ApiError } from '../../../../src/contract/client.ts';
+import { WAIT_HEADER } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { CopyItem } from '../../parts/copy-item.tsx';
@@ -19,10 +20,12 @@ const TYPING_MS = 150;
 /** A quote holds for five minutes: a new one comes before. */
 const FRESH_MS = 4 * 60_000;
 
-export const curlOf = (body: LaunchBody): string =>
+/** `waits`: for a place, as the button does while none is free. */
+const curlOf = (body: LaunchBody, waits: boolean): string =>
   [
     `curl ${window.location.origin}/api/instance/create`,
     `  -H 'Content-Type: application/json' -H "X-API-Key: $BERTH_API_KEY"`,
+    ...(waits ? [`  -H '${WAIT_HEADER}: true'`] : []),
     `  -d '${JSON.stringify(body).replaceAll("'", String.raw`'\''`)}'`,
   ].join(' \\\n');
 
@@ -45,10 +48,11 @@ export function QuotePanel({ body, draft, change }: QuotePanelProps) {
     refetchInterval: FRESH_MS,
     retry: false,
   });
+  const isFull = !draft.offer.isInStock;
+  const waits = isFull || quote.data?.stockStatus === 'OutOfStock';
   const create = useMutation({
     mutationFn: () => {
       const isQuoted = JSON.stringify(asked) === JSON.stringify(body) && !quote.isPlaceholderData;
-      const waits = quote.data?.stockStatus === 'OutOfStock' || !draft.offer.isInStock;
       return api.launch(body, {
         ...(isQuoted && quote.data ? { quoteId: quote.data.quoteId } : {}),
         ...(waits ? { waitForCapacity: true } : {}),
@@ -58,7 +62,6 @@ export function QuotePanel({ body, draft, change }: QuotePanelProps) {
       navigate({ to: '/instances/$instanceId', params: { instanceId }, search: { open: true } }),
   });
   const unitOf = ({ total }: Quote): string => (total > 0 ? launch.lines.now : common.perHour);
-  const isFull = !draft.offer.isInStock;
   // A quote refuses what the launch would refuse.
   const isRefused = quote.error instanceof ApiError && quote.error.status >= 400 && quote.error.status < 500;
   const button = (
@@ -97,7 +100,7 @@ export function QuotePanel({ body, draft, change }: QuotePanelProps) {
             </Button>
           </Menu.Target>
           <Menu.Dropdown>
-            <CopyItem label="curl" value={() => curlOf(body)} />
+            <CopyItem label="curl" value={() => curlOf(body, waits)} />
             <CopyItem label="JSON" value={() => JSON.stringify(body, null, 2)} />
           </Menu.Dropdown>
         </Menu>

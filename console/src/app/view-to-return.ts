@@ -1,0 +1,7 @@
+/** The login page leads back to views of this length, and to none with a backslash. */
+const MOST_LENGTH = 2_000;
+
+export function viewToReturn({ pathname, search }: { pathname: string; search: string }): string {
+  const view = `${pathname}${search}`.replaceAll('\\', '%5C');
+  return view.length > MOST_LENGTH ? pathname : view;
+}
