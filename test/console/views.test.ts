@@ -89,6 +89,22 @@ describe('a view of the console', () => {
     }
   });
 
+  test('the title names what is shown, and follows the navigation', async () => {
+    const { context, page } = await visit(server, 'admin');
+    try {
+      await page.goto(`${server.server.apiUrl}/instances/${ids.instance}`);
+      await expect.poll(() => page.title()).toBe('seen · Instances · Berth');
+      await page.getByRole('link', { name: 'Volumes' }).first().click();
+      await expect.poll(() => page.title()).toBe('Volumes · Berth');
+      await page.getByRole('link', { name: 'data', exact: true }).click();
+      await expect.poll(() => page.title()).toBe('data · Volumes · Berth');
+      await page.goto(`${server.server.apiUrl}/operator/accounts/${ids.account}`);
+      await expect.poll(() => page.title()).toBe('admin · Accounts · Berth');
+    } finally {
+      await context.close();
+    }
+  });
+
   test('a chosen tab is in the address, and the way back leads to the page before', async () => {
     const { context, page } = await visit(server, 'admin');
     try {

@@ -4,7 +4,6 @@ import { IconAlertTriangle, IconArrowLeft } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { ButtonLink } from '../../../parts/links.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
@@ -17,13 +16,9 @@ import { AccountResources } from './account-resources.tsx';
 import { AccountLimits } from './account-limits.tsx';
 import { roleOf } from './account.ts';
 import { AccountState } from './columns.tsx';
+import { accountQuery } from './queries.ts';
 
 const route = getRouteApi('/operator/accounts/$accountId');
-
-export const accountQuery = (accountId: string) => ({
-  queryKey: ['accounts', 'one', accountId],
-  queryFn: () => api.getAccount({ accountId }),
-});
 
 export function AccountPage() {
   const { accounts, common } = useTexts();
