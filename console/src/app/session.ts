@@ -4,10 +4,12 @@ import { hasRole } from '../../../src/contract/roles.ts';
 import { api } from './api.ts';
 
 /** The login page leads back to this view. */
-export function leadToLogin(): void {
+export function loginAddress(): string {
   const here = window.location.pathname + window.location.search;
-  window.location.replace(`/login?${new URLSearchParams({ to: here })}`);
+  return `/login?${new URLSearchParams({ to: here })}`;
 }
+
+export const leadToLogin = (): void => window.location.replace(loginAddress());
 
 export const sessionQuery = queryOptions({ queryKey: ['session'], queryFn: () => api.userInfo() });
 
