@@ -61,6 +61,14 @@ test('launches, opens the menu of an instance and stops it', async () => {
   }
 });
 
+/** Within the dialog, to a pixel. */
+const isChosenSeen = `(() => {
+  const bottomOf = (selector) => document.querySelector(selector).getBoundingClientRect().bottom;
+  return bottomOf('[role=option][aria-selected=true]') <= bottomOf('[role=dialog]') + 1;
+})()`;
+const composedEnter = `document.querySelector('[role=combobox]')
+  .dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true }))`;
+
 test('the palette leads to pages, instances and acts', async () => {
   const { username, client } = await server.newAccount();
   const { instanceId } = await launchFirst(client, { name: 'needle', initScript: '', nodePorts: [] });
@@ -69,11 +77,19 @@ test('the palette leads to pages, instances and acts', async () => {
     await page.keyboard.press('Control+k');
     await page.getByRole('dialog').getByRole('combobox').fill(text);
   };
+  const dialog = page.getByRole('dialog');
   try {
     await page.goto(`${server.server.apiUrl}/billing`);
     await page.getByRole('heading').first().waitFor();
+    await search('');
+    await page.keyboard.press('ArrowUp');
+    await expect.poll(() => dialog.getByRole('option').last().getAttribute('aria-selected')).toBe('true');
+    await expect.poll(() => page.evaluate(isChosenSeen)).toBe(true);
+    await page.keyboard.press('Escape');
     await search('Volumes');
-    await page.getByRole('dialog').getByText('Volumes').first().waitFor();
+    await page.evaluate(composedEnter);
+    expect(await dialog.isVisible(), 'the Enter of an input method chooses nothing').toBe(true);
+    await dialog.getByText('Volumes').first().waitFor();
     await page.keyboard.press('Enter');
     await page.waitForURL('**/volumes');
     await search('needle');

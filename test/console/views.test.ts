@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { launchFirst } from '../fixtures/first-launch.ts';
 import { sampled } from '../fixtures/level.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
 import { furnish, type PlaceIds } from './places.ts';
@@ -66,6 +67,11 @@ async function shown(page: Page): Promise<unknown> {
   }
 }
 
+/** Words that their place is too narrow for. */
+const cutOff = `[...document.querySelectorAll('main span')]
+  .filter((one) => one.scrollWidth > one.clientWidth && one.clientWidth > 0)
+  .map((one) => one.textContent)`;
+
 describe('a view of the console', () => {
   test.each(sampled(views, { oneIn: 21 }))('$name is the same by a link, a reload and the way back', async (view) => {
     const { context, page, troubles } = await visit(server, 'admin');
@@ -84,6 +90,50 @@ describe('a view of the console', () => {
       await page.goto(apiUrl + view.usual());
       expect(await shown(page), 'the usual view of the page').not.toEqual(first);
       expect(troubles).toEqual([]);
+    } finally {
+      await context.close();
+    }
+  });
+
+  test('the title names what is shown, and follows the navigation', async () => {
+    const { context, page } = await visit(server, 'admin');
+    try {
+      await page.goto(`${server.server.apiUrl}/instances/${ids.instance}`);
+      await expect.poll(() => page.title()).toBe('seen · Instances · Berth');
+      await page.getByRole('link', { name: 'Volumes' }).first().click();
+      await expect.poll(() => page.title()).toBe('Volumes · Berth');
+      await page.getByRole('link', { name: 'data', exact: true }).click();
+      await expect.poll(() => page.title()).toBe('data · Volumes · Berth');
+      await page.goto(`${server.server.apiUrl}/operator/accounts/${ids.account}`);
+      await expect.poll(() => page.title()).toBe('admin · Accounts · Berth');
+    } finally {
+      await context.close();
+    }
+  });
+
+  test('a phone shows the whole status of an instance with a long name', async () => {
+    const name = 'long-'.repeat(12) + 'name';
+    const { username, client } = await server.newAccount();
+    await launchFirst(client, { name, initScript: '', nodePorts: [] });
+    const { context, page } = await visit(server, username, { width: 360 });
+    try {
+      await page.goto(`${server.server.apiUrl}/instances`);
+      await page.getByRole('table').getByText('Running', { exact: true }).waitFor();
+      expect(await page.evaluate(cutOff)).not.toContain('Running');
+    } finally {
+      await context.close();
+    }
+  });
+
+  test('what is loaded has a name, and a volume has the same status at each place', async () => {
+    const { context, page } = await visit(server, 'admin');
+    try {
+      await page.route('**/operation/list', () => undefined);
+      await page.goto(`${server.server.apiUrl}/instances/${ids.instance}?tab=events`);
+      const loading = page.getByRole('status', { name: 'Loading What was done' });
+      await expect.poll(() => loading.isVisible()).toBe(true);
+      await page.goto(`${server.server.apiUrl}/operator/accounts/${ids.account}`);
+      await page.getByRole('row', { name: 'data' }).getByText('Ready').waitFor();
     } finally {
       await context.close();
     }

@@ -3,7 +3,7 @@ import { Box, Group, Kbd, ScrollArea, Text, TextInput, UnstyledButton } from '@m
 import { IconBolt, IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useState, type KeyboardEvent } from 'react';
+import { useEffect, useState, type KeyboardEvent } from 'react';
 import { Dialog } from '../parts/dialog.tsx';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import { useAct, useOpen } from '../pages/instances/acts.ts';
@@ -27,6 +27,11 @@ interface Found {
 }
 
 const SHOWN = 8;
+
+/** Keys of an input method choose its words. Safari ends the composition before its last Enter. */
+const SAFARI_COMPOSES = 229;
+const isComposing = ({ nativeEvent, keyCode }: KeyboardEvent): boolean =>
+  nativeEvent.isComposing || keyCode === SAFARI_COMPOSES;
 
 export function CommandPalette({ onClose }: { onClose: () => void }) {
   const texts = useTexts();
@@ -101,7 +106,12 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
       go: () => perform(name, instance),
     })),
   );
+  const chosenKey = found[at]?.key;
+  useEffect(() => {
+    document.querySelector('#found [aria-selected=true]')?.scrollIntoView({ block: 'nearest' });
+  }, [chosenKey]);
   const onKey = (event: KeyboardEvent): void => {
+    if (isComposing(event)) return;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined && found.length > 0) {
       event.preventDefault();
@@ -125,7 +135,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
         role="combobox"
         aria-expanded
         aria-controls="found"
-        aria-activedescendant={found[at] === undefined ? undefined : `found-${found[at].key}`}
+        aria-activedescendant={chosenKey && `found-${chosenKey}`}
         value={typed}
         onChange={({ currentTarget }) => {
           setTyped(currentTarget.value);

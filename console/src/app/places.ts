@@ -46,6 +46,9 @@ const operators = [
 export const placesOf = ({ shell }: Texts): Place[] =>
   everybody.map(([key, to, icon]) => ({ name: shell.places[key], to, icon }));
 
+/** Whether the page is the place, or within the place. */
+export const isAt = (pathname: string, to: string): boolean => pathname === to || pathname.startsWith(`${to}/`);
+
 /** What the role of the account may open. */
 export const operatorPlacesOf = ({ shell }: Texts, { isOperator, isAdmin }: Session): Place[] =>
   operators

@@ -5,9 +5,9 @@ import { api } from './api.ts';
 import { viewToReturn } from './view-to-return.ts';
 
 /** The login page leads back to this view. */
-export function leadToLogin(): void {
-  window.location.replace(`/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`);
-}
+export const loginAddress = (): string => `/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`;
+
+export const leadToLogin = (): void => window.location.replace(loginAddress());
 
 export const sessionQuery = queryOptions({ queryKey: ['session'], queryFn: () => api.userInfo() });
 

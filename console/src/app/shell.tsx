@@ -9,8 +9,9 @@ import { useTexts } from '../texts/provider.tsx';
 import { useIsNew } from '../pages/welcome/use-is-new.ts';
 import { AccountMenu } from './account-menu.tsx';
 import { BalanceLine } from './balance-line.tsx';
+import { useDocumentTitle } from './document-title.ts';
 import { startLive } from './live.ts';
-import { operatorPlacesOf, placesOf, type Place } from './places.ts';
+import { isAt, operatorPlacesOf, placesOf, type Place } from './places.ts';
 import { useSession } from './session.ts';
 import classes from './shell.module.css';
 
@@ -34,6 +35,7 @@ export function Shell() {
   useHotkeys([['mod+K', () => setSearching(true)]], []);
   const { username } = session;
   useEffect(() => startLive(username), [username]);
+  useDocumentTitle(session);
   return (
     <AppShell
       header={{ height: 48 }}
@@ -104,10 +106,7 @@ export function Shell() {
   );
 }
 
-const useIsHere = (to: string): boolean => {
-  const { pathname } = useLocation();
-  return pathname === to || pathname.startsWith(`${to}/`);
-};
+const useIsHere = (to: string): boolean => isAt(useLocation().pathname, to);
 
 function PlaceLink({ place: { name, to, icon: Icon } }: { place: Place }) {
   return (

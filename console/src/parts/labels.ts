@@ -1,9 +1,9 @@
-/** Labels as lines `key=value`. */
+/** Labels as texts `key=value`, and as lines of such texts. */
 
-export const linesOf = (labels: Readonly<Record<string, string>>): string =>
-  Object.entries(labels)
-    .map(([key, value]) => (value === '' ? key : `${key}=${value}`))
-    .join('\n');
+export const textsOf = (labels: Readonly<Record<string, string>>): string[] =>
+  Object.entries(labels).map(([key, value]) => (value === '' ? key : `${key}=${value}`));
+
+export const linesOf = (labels: Readonly<Record<string, string>>): string => textsOf(labels).join('\n');
 
 /** A line without `=` is a key without a value; the API says what a key may not be. */
 export const labelsOf = (lines: string): Record<string, string> =>

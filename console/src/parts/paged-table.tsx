@@ -9,6 +9,7 @@ import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-que
 import { useWindowVirtualizer } from '@tanstack/react-virtual';
 import { memo, useCallback, useEffect, useRef, useState, type ReactNode } from 'react';
 import { useTexts } from '../texts/provider.tsx';
+import { Loading } from './loading.tsx';
 import classes from './paged-table.module.css';
 import { Trouble } from './trouble.tsx';
 
@@ -103,7 +104,7 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   useEffect(() => selection?.onRows(pages.flatMap(({ data }) => data?.rows ?? [])));
   const failed = pages.find(({ isError }) => isError);
   if (failed && known === undefined) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (known === undefined) return <Loading label={common.loading(label)} />;
+  if (known === undefined) return <Loading label={label} />;
   if (known.total === 0) return empty;
   const rowAt = (index: number): Row | undefined =>
     pages[Math.floor(index / PAGE_ROWS) - first]?.data?.rows[index % PAGE_ROWS];
@@ -244,11 +245,3 @@ function Head<Row, Sort extends string>({ column, sort, onSort }: HeadProps<Row,
     </div>
   );
 }
-
-const Loading = ({ label }: { label: string }) => (
-  <Box aria-busy aria-label={label} role="status" pt={36}>
-    {Array.from({ length: 6 }, (_, at) => (
-      <Skeleton key={at} h={14} my={15} />
-    ))}
-  </Box>
-);

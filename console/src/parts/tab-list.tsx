@@ -1,11 +1,11 @@
 /** A short list of a tab: what it is for, the act that adds to it, its rows. */
-import { Button, Group, Skeleton, Stack, Text } from '@mantine/core';
+import { Button, Group, Stack, Text } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { EmptyState } from './empty-state.tsx';
+import { Loading } from './loading.tsx';
 import { ShortTable, type ShortColumn } from './short-table.tsx';
 import { Trouble } from './trouble.tsx';
-import { useTexts } from '../texts/provider.tsx';
 
 interface TabListProps<Row> {
   label: string;
@@ -19,18 +19,9 @@ interface TabListProps<Row> {
 }
 
 export function TabList<Row>({ label, hint, add, onAdd, query, columns, keyOf, empty }: TabListProps<Row>) {
-  const { common } = useTexts();
   const { data, error } = query;
   if (data === undefined)
-    return error === null ? (
-      <Stack gap={18} pt="sm" role="status" aria-busy aria-label={common.loading(label)}>
-        {Array.from({ length: 4 }, (_, at) => (
-          <Skeleton key={at} h={14} />
-        ))}
-      </Stack>
-    ) : (
-      <Trouble error={error} onRetry={() => void query.refetch()} />
-    );
+    return error === null ? <Loading label={label} /> : <Trouble error={error} onRetry={() => void query.refetch()} />;
   const button = (
     <Button leftSection={<IconPlus size={14} />} onClick={onAdd}>
       {add}

@@ -3,6 +3,8 @@ import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ErrorComponentProps } from '@tanstack/react-router';
 import { ApiError } from '../../../src/contract/client.ts';
+import { loginAddress } from '../app/session.ts';
+import { isFailedLoad, reloadIfServed } from '../app/stale-files.ts';
 import type { Texts } from '../texts/en/index.ts';
 import { useTexts } from '../texts/provider.tsx';
 import { CopyButton } from './copy-button.tsx';
@@ -12,6 +14,7 @@ export const asSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 export function sentenceOf(error: unknown, { common }: Texts): string {
+  if (isFailedLoad(error)) return common.unreachable;
   if (!(error instanceof ApiError)) return common.unknownError;
   if (error.code === 'unreachable') return common.unreachable;
   return asSentence(error.message);
@@ -34,6 +37,12 @@ export function Trouble({ error, onRetry }: TroubleProps) {
             {texts.common.retry}
           </Button>
         )}
+        {error instanceof ApiError && error.code === 'not_logged_in' && (
+          // Another tab: what is typed here stays.
+          <Button component="a" variant="default" href={loginAddress()} target="_blank">
+            {texts.common.logIn}
+          </Button>
+        )}
         {requestId !== '' && (
           <Group gap={2}>
             <Text size="xs" c="dimmed" ff="monospace">
@@ -47,5 +56,7 @@ export function Trouble({ error, onRetry }: TroubleProps) {
   );
 }
 
-/** A page that could not be shown. */
-export const Failed = ({ error, reset }: ErrorComponentProps) => <Trouble error={error} onRetry={reset} />;
+/** A page that could not be shown. A part that failed to load is not asked for again within a page. */
+export const Failed = ({ error, reset }: ErrorComponentProps) => (
+  <Trouble error={error} onRetry={isFailedLoad(error) ? () => void reloadIfServed() : reset} />
+);

@@ -1,6 +1,6 @@
 /** Logic of the pages of volumes, images, access, settings and the first steps. */
 import { expect, test } from 'vitest';
-import { labelsOf, linesOf } from '../../../console/src/parts/labels.ts';
+import { labelsOf, linesOf, textsOf } from '../../../console/src/parts/labels.ts';
 import { shareOf } from '../../../console/src/parts/share.ts';
 import { readAccessSearch } from '../../../console/src/pages/access/search.ts';
 import { nameOfKey } from '../../../console/src/pages/access/ssh-key.ts';
@@ -62,6 +62,7 @@ test('reads labels from lines, and writes them so', () => {
   expect(labelsOf(' team = vision \n\nspare\nurl=a=b')).toEqual({ team: 'vision', spare: '', url: 'a=b' });
   const labels = { team: 'vision', spare: '' };
   expect(labelsOf(linesOf(labels))).toEqual(labels);
+  expect(textsOf(labels)).toEqual(['team=vision', 'spare']);
 });
 
 test('names browsers and systems, and does not guess', () => {

@@ -3,7 +3,6 @@ import { hostAliasOf, hostEntryOf, sshLineOf } from '../../../console/src/pages/
 import { hourlyOf, sharesOf, totalOf, type UsagePeriod } from '../../../console/src/pages/instance/cost.ts';
 import { summaryOf } from '../../../console/src/pages/instance/figures.ts';
 import { aheadOf, comingStopOf, wholeOf } from '../../../console/src/pages/instance/headline.ts';
-import { labelsOf, textsOf } from '../../../console/src/pages/instance/labels.ts';
 import { matching, partsOf, plainOf, withLines, MOST_LINES } from '../../../console/src/pages/instance/log-lines.ts';
 import { stepsOf } from '../../../console/src/pages/instance/next-steps.ts';
 import { fieldOf, hoursOf, minutesOf, timeOf } from '../../../console/src/pages/instance/schedule.ts';
@@ -161,11 +160,6 @@ describe('forms', () => {
     expect(minutesOf('')).toBeNull();
     expect(minutesOf(0)).toBeNull();
     expect(hoursOf(90)).toBe(1.5);
-  });
-
-  it('write labels as texts', () => {
-    expect(labelsOf(['team=a=b', 'alone', '=x'])).toEqual({ team: 'a=b', alone: '' });
-    expect(textsOf({ team: 'a' })).toEqual(['team=a']);
   });
 
   it('choose a name that no terminal has', () => {

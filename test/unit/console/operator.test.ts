@@ -2,6 +2,7 @@
  * Decisions of the operators' pages: findings, disk use, prices to come, and what addresses hold.
  */
 import { expect, test } from 'vitest';
+import { accountIdOf } from '../../../console/src/pages/operator/audit/account-id.ts';
 import { localTimeOf, timeOfLocal } from '../../../console/src/pages/operator/audit/local-time.ts';
 import {
   engineKinds,
@@ -218,4 +219,15 @@ test('addresses hold what is open, and drop what they do not know', () => {
   expect(readCatalogSearch({ tab: 'types', retired: 'yes', type: 't' })).toEqual({ type: 't' });
   expect(readCatalogSearch({ tab: 'prices', retired: true })).toEqual({ tab: 'prices', retired: true });
   expect(readAuditSearch({ account: 'a', from: 5, to: -1, open: 7 })).toEqual({ account: 'a', from: 5, open: 7 });
+});
+
+test('finds the account of a filter by its whole name, or takes an ID', () => {
+  const accounts = [
+    { accountId: '1', username: 'anna-2' },
+    { accountId: '2', username: 'anna' },
+  ];
+  expect(accountIdOf('anna', accounts)).toBe('2');
+  expect(accountIdOf('ann', accounts)).toBeNull();
+  const id = '0b8e4f6a-3c52-4d0c-9a3e-5f1f6f0a7c11';
+  expect(accountIdOf(id, [])).toBe(id);
 });

@@ -1,9 +1,10 @@
 /** What there is, what goes, when it ends, and where it went. */
-import { Group, Skeleton, Stack, Tabs, Text, Title } from '@mantine/core';
+import { Group, Stack, Tabs, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useFormat } from '../../app/format.ts';
 import { forecastQuery } from '../../app/queries.ts';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { CreditsTab } from './credits-tab.tsx';
@@ -23,7 +24,7 @@ export function BillingPage() {
   const navigate = route.useNavigate();
   const forecast = useQuery({ ...forecastQuery, refetchInterval: FRESH_MS });
   if (forecast.isError) return <Trouble error={forecast.error} onRetry={() => void forecast.refetch()} />;
-  if (forecast.data === undefined) return <Skeleton h={480} aria-label={billing.title} />;
+  if (forecast.data === undefined) return <Loading h={480} label={billing.title} />;
   const { available, burnRate, lastsUntilUnixMs } = forecast.data;
   const change = (over: BillingSearch, replace = false): void =>
     void navigate({ search: (now) => readBillingSearch({ ...now, ...over }), replace, resetScroll: false });

@@ -1,9 +1,10 @@
 /** A month: its chart, its lines, and the periods of an open line. */
-import { ActionIcon, Alert, Group, NativeSelect, Skeleton, Text } from '@mantine/core';
+import { ActionIcon, Alert, Group, NativeSelect, Text } from '@mantine/core';
 import { IconChevronLeft, IconChevronRight } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useSpoken } from '../../texts/provider.tsx';
 import { LineView } from './line-view.tsx';
@@ -24,7 +25,7 @@ interface UseTabProps {
 
 export function UseTab({ search, change, forecast }: UseTabProps) {
   const { texts, language } = useSpoken();
-  const { billing, common } = texts;
+  const { billing } = texts;
   const { timeZone } = forecast;
   const month = search.month ?? forecast.month;
   const by = search.by ?? 'resource';
@@ -80,7 +81,7 @@ export function UseTab({ search, change, forecast }: UseTabProps) {
     return (
       <>
         {head}
-        <Skeleton h={420} aria-label={common.loading(billing.tabs.use)} />
+        <Loading h={420} label={billing.tabs.use} />
       </>
     );
   const { rows, isCut } = usage.data;

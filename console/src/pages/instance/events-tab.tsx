@@ -1,8 +1,9 @@
 /** Operations of the instance with their stages and failures. */
-import { Accordion, Badge, Group, Paper, Skeleton, Text, Title } from '@mantine/core';
+import { Accordion, Badge, Group, Paper, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useFormat } from '../../app/format.ts';
 import { AnchorLink } from '../../parts/links.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
@@ -30,7 +31,7 @@ export function EventsTab({ view: { instance } }: TabProps) {
           {texts.raw}
         </AnchorLink>
       </Group>
-      {operations.isPending && <Skeleton h={160} />}
+      {operations.isPending && <Loading h={160} label={texts.title} />}
       {operations.isError && <Trouble error={operations.error} onRetry={() => void operations.refetch()} />}
       {operations.data && (
         <Accordion multiple variant="default" defaultValue={operations.data.slice(0, 1).map((one) => one.operationId)}>

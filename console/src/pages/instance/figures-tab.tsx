@@ -1,9 +1,10 @@
 /** Figures of an instance over the last hours, as charts and as a table. */
-import { Group, Paper, SegmentedControl, Skeleton, Text, Title, useComputedColorScheme } from '@mantine/core';
+import { Group, Paper, SegmentedControl, Text, Title, useComputedColorScheme } from '@mantine/core';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useEffect, useRef } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
@@ -21,7 +22,7 @@ const GB = 1024 ** 3;
 const lineColors = { light: ['#007582', '#c2410c'], dark: ['#48aebf', '#fb923c'] } as const;
 
 export function FiguresTab({ view, search, change }: TabProps) {
-  const { figures: texts } = useTexts().instance;
+  const { figures: texts, tabs } = useTexts().instance;
   const { instance } = view;
   const instanceId = idOf(instance);
   const range = search.range ?? '1h';
@@ -54,7 +55,7 @@ export function FiguresTab({ view, search, change }: TabProps) {
       {metrics.isError && metrics.data === undefined && (
         <Trouble error={metrics.error} onRetry={() => void metrics.refetch()} />
       )}
-      {metrics.isPending && <Skeleton h={420} />}
+      {metrics.isPending && <Loading h={420} label={tabs.figures} />}
       {metrics.data && (
         <>
           <div className={classes.charts}>

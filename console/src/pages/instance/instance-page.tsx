@@ -1,11 +1,10 @@
 /** One instance: its state in a sentence, its acts, and a tab for each question about it. */
-import { Skeleton, Tabs } from '@mantine/core';
+import { Tabs } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { lazy, Suspense } from 'react';
-import { ApiError } from '../../../../src/contract/client.ts';
-import { EmptyState } from '../../parts/empty-state.tsx';
-import { ButtonLink } from '../../parts/links.tsx';
+import { Gone, isGone } from '../../parts/gone.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { EventsTab } from './events-tab.tsx';
@@ -32,15 +31,15 @@ const route = getRouteApi('/instances/$instanceId');
 const leftTabs: readonly Tab[] = ['overview', 'events'];
 
 export function InstancePage() {
-  const { instance: texts, common } = useTexts();
+  const { instance: texts } = useTexts();
   const { instanceId } = route.useParams();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { data: view, error, refetch } = useQuery(instanceQuery(instanceId));
   if (view === undefined) {
-    if (error instanceof ApiError && error.status === 404) return <Gone />;
+    if (isGone(error)) return <Gone {...texts.gone} to="/instances" list={texts.toList} />;
     if (error) return <Trouble error={error} onRetry={() => void refetch()} />;
-    return <Skeleton h={420} aria-label={common.loading(texts.page)} />;
+    return <Loading h={420} label={texts.page} />;
   }
   const offered = isReleased(view) ? leftTabs : tabs;
   const tab = offered.find((one) => one === search.tab) ?? 'overview';
@@ -63,7 +62,7 @@ export function InstancePage() {
             </Tabs.Tab>
           ))}
         </Tabs.List>
-        <Suspense fallback={<Skeleton h={320} />}>
+        <Suspense fallback={<Loading h={320} label={texts.tabs[tab]} />}>
           <Tabs.Panel value={tab}>
             <Panel tab={tab} {...props} />
           </Tabs.Panel>
@@ -99,15 +98,4 @@ function Panel({ tab, ...props }: TabProps & { tab: Tab }) {
     case 'settings':
       return <SettingsTab {...props} />;
   }
-}
-
-function Gone() {
-  const { instance } = useTexts();
-  return (
-    <EmptyState {...instance.gone}>
-      <ButtonLink to="/instances" variant="default">
-        {instance.toList}
-      </ButtonLink>
-    </EmptyState>
-  );
 }

@@ -2,9 +2,9 @@
 import { Button, Stack, TagsInput, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
+import { labelsOf, textsOf } from '../../parts/labels.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from '../instances/allowed-acts.ts';
-import { labelsOf, textsOf } from './labels.ts';
 import type { InstanceView } from './queries.ts';
 import { SettingsCard } from './settings-card.tsx';
 import { useChange } from './use-change.ts';
@@ -21,7 +21,7 @@ export function NameForm({ view: { instance } }: { view: InstanceView }) {
     api.updateInstance({
       instanceId: idOf(instance),
       ...(name.trim() === nameOf(instance) ? {} : { name: name.trim() }),
-      ...(shown.join() === textsOf(labels).join() ? {} : { labels: labelsOf(shown) }),
+      ...(shown.join() === textsOf(labels).join() ? {} : { labels: labelsOf(shown.join('\n')) }),
     }),
   );
   const isSame = name.trim() === nameOf(instance) && shown.join() === textsOf(labels).join();

@@ -1,7 +1,8 @@
 /** Ports of the instance: where they are reached, who may come in, and links that share them. */
-import { Paper, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Paper, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
@@ -32,7 +33,7 @@ export function PortsTab({ view: { instance } }: TabProps) {
         <Text size="xs" c="dimmed" mb="sm">
           {texts.hint}
         </Text>
-        {ports.isPending && <Skeleton h={80} />}
+        {ports.isPending && <Loading h={80} label={texts.title} />}
         {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
         <Stack gap="sm">
           {ports.data !== undefined && shown.length === 0 && <Text size="sm">{texts.none}</Text>}

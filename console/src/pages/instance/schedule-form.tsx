@@ -1,9 +1,10 @@
 /** Automatic stops: at a time, after the longest run, and when nothing uses the instance. */
-import { Alert, Button, Checkbox, Group, NumberInput, Skeleton, Stack, Switch, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Checkbox, Group, NumberInput, Stack, Switch, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { ruleNames, type RuleName } from '../../../../src/contract/statuses.ts';
 import { api } from '../../app/api.ts';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
@@ -17,7 +18,7 @@ export function ScheduleForm({ view: { instance } }: { view: InstanceView }) {
   const ends = useQuery(endsQuery(idOf(instance)));
   return (
     <SettingsCard title={settings.schedule} hint={settings.scheduleHint}>
-      {ends.isPending && <Skeleton h={220} />}
+      {ends.isPending && <Loading h={220} label={settings.schedule} />}
       {ends.isError && <Trouble error={ends.error} onRetry={() => void ends.refetch()} />}
       {ends.data && <Fields key={JSON.stringify(ends.data)} ends={ends.data} />}
     </SettingsCard>

@@ -6,6 +6,7 @@ import { StatusMark } from '../../parts/status-mark.tsx';
 import { idOf } from './allowed-acts.ts';
 import { InstanceName, TypeName } from './columns.tsx';
 import { CostToday, Load } from './figures.tsx';
+import classes from './instances.module.css';
 import { RowActs } from './row-acts.tsx';
 
 export function InstanceCard({ instance }: { instance: InstanceObject }) {
@@ -13,7 +14,9 @@ export function InstanceCard({ instance }: { instance: InstanceObject }) {
     <Stack gap={6}>
       <Group justify="space-between" wrap="nowrap">
         <InstanceName instance={instance} />
-        <StatusMark instance={instance} />
+        <span className={classes.status}>
+          <StatusMark instance={instance} />
+        </span>
       </Group>
       <Group justify="space-between" wrap="nowrap">
         <TypeName instance={instance} />

@@ -6,6 +6,7 @@ import { ShortTable } from '../../parts/short-table.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { UsageBar } from '../../parts/usage-bar.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { VolumeStatus } from '../volumes/volume-facts.tsx';
 import { ActOnInstances, type OperatorAct } from './act-on-instances.tsx';
 import type { DiskItem } from './disk-use.ts';
 
@@ -42,7 +43,7 @@ export function DiskTable({ items, withOwner = false }: { items: readonly DiskIt
           {
             key: 'state',
             title: operator.columns.status,
-            cell: ({ instance, status }) => (instance ? <StatusMark instance={instance} /> : status),
+            cell: (item) => (item.instance ? <StatusMark instance={item.instance} /> : <VolumeStatus volume={item} />),
           },
           {
             key: 'used',

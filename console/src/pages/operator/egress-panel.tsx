@@ -1,11 +1,12 @@
 /** What instances may connect to: of a region, or of one account. */
-import { Button, Code, Group, NativeSelect, Skeleton, Stack, Text, Textarea } from '@mantine/core';
+import { Button, Code, Group, NativeSelect, Stack, Text, Textarea } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { egressModes } from '../../../../src/contract/statuses.ts';
 import { api } from '../../app/api.ts';
 import { ActModal } from '../../parts/act-modal.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { linesOfRanges, rangesOf } from './egress-lines.ts';
@@ -14,11 +15,11 @@ export type Policy = AnswerOf<'getEgress'>['policy'];
 type Holder = { regionId: string } | { account: string };
 
 export function EgressPanel({ holder }: { holder: Holder }) {
-  const { operator, common } = useTexts();
+  const { operator } = useTexts();
   const found = useQuery({ queryKey: ['egress', holder], queryFn: () => api.getEgress(holder) });
   const [isOpen, setOpen] = useState(false);
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={60} aria-label={common.loading(operator.egress)} />;
+  if (found.data === undefined) return <Loading h={60} label={operator.egress} />;
   const { policy } = found.data;
   const ofAccount = 'account' in holder;
   return (

@@ -1,5 +1,5 @@
 /** Limits of an account or of the installation, each changed in place. */
-import { Button, Group, NumberInput, Skeleton, Switch, TextInput } from '@mantine/core';
+import { Button, Group, NumberInput, Switch, TextInput } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -7,6 +7,7 @@ import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { ActModal } from '../../parts/act-modal.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { ShortTable } from '../../parts/short-table.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { UsageBar } from '../../parts/usage-bar.tsx';
@@ -18,7 +19,7 @@ type Quota = AnswerOf<'getQuotas'>['quotas'][number];
 const NEW_GPU: Quota = { name: 'gpus/', limit: null, from: 'built-in', used: null };
 
 export function QuotaTable({ accountId }: { accountId?: string }) {
-  const { operator, common } = useTexts();
+  const { operator } = useTexts();
   const { count } = useFormat();
   const holder = accountId === undefined ? {} : { accountId };
   const quotas = useQuery({
@@ -27,7 +28,7 @@ export function QuotaTable({ accountId }: { accountId?: string }) {
   });
   const [edited, setEdited] = useState<Quota>();
   if (quotas.isError) return <Trouble error={quotas.error} onRetry={() => void quotas.refetch()} />;
-  if (quotas.data === undefined) return <Skeleton h={300} aria-label={common.loading(operator.quotas)} />;
+  if (quotas.data === undefined) return <Loading h={300} label={operator.quotas} />;
   const limitOf = (limit: number | null): string => (limit === null ? operator.noLimit : count(limit));
   return (
     <>

@@ -15,7 +15,7 @@ export const fleetRoute = createRoute({
   path: '/operator/fleet',
   validateSearch: readFleetSearch,
   beforeLoad: onlyFor('operator'),
-  loader: textsOf('accounts', 'catalog', 'fleet', 'operator'),
+  loader: textsOf('accounts', 'catalog', 'fleet', 'operator', 'volumes'),
   component: lazyRouteComponent(() => import('./fleet/fleet-page.tsx'), 'FleetPage'),
 });
 
@@ -33,7 +33,7 @@ export const accountRoute = createRoute({
   path: '/operator/accounts/$accountId',
   validateSearch: readAccountSearch,
   beforeLoad: onlyFor('admin'),
-  loader: textsOf('accounts', 'billing', 'budgets', 'operator'),
+  loader: textsOf('accounts', 'billing', 'budgets', 'operator', 'volumes'),
   component: lazyRouteComponent(() => import('./accounts/account-page.tsx'), 'AccountPage'),
 });
 

@@ -1,8 +1,9 @@
 /** Quotas of the account, the fullest first. */
-import { Box, Group, Skeleton, Stack, Text } from '@mantine/core';
+import { Box, Group, Stack, Text } from '@mantine/core';
 import { queryOptions, useQuery } from '@tanstack/react-query';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { UsageBar } from '../../parts/usage-bar.tsx';
 import { useTexts } from '../../texts/provider.tsx';
@@ -19,11 +20,11 @@ const TEXT_PX = 124;
 const GPU_TYPE = 'gpus/';
 
 export function QuotaBlock() {
-  const { settings, common } = useTexts();
+  const { settings } = useTexts();
   const { quotas } = settings;
   const found = useQuery(quotasQuery);
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={360} role="status" aria-label={common.loading(quotas.title)} />;
+  if (found.data === undefined) return <Loading h={360} label={quotas.title} />;
   return (
     <Stack gap={8}>
       <Text size="sm" c="dimmed">

@@ -6,7 +6,7 @@ import { UsageBar } from '../../parts/usage-bar.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { stateOfVolume, type Volume } from './volume.ts';
 
-export function VolumeStatus({ volume, why }: { volume: Volume; why?: string }) {
+export function VolumeStatus({ volume, why }: { volume: Pick<Volume, 'status'>; why?: string }) {
   const { volumes } = useTexts();
   return <StateWord kind={stateOfVolume(volume.status)} word={volumes.statuses(volume.status)} why={why} />;
 }

@@ -1,9 +1,10 @@
 /** One volume: facts, who mounts it, snapshots and files. */
-import { Alert, Box, Group, Skeleton, Tabs, Text, Title } from '@mantine/core';
+import { Alert, Box, Group, Tabs, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { ApiError } from '../../../../src/contract/client.ts';
+import { Gone, isGone } from '../../parts/gone.tsx';
 import { AnchorLink } from '../../parts/links.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { FilesTab } from './files/files-tab.tsx';
@@ -23,14 +24,13 @@ export function VolumePage() {
   const goTo = useNavigate();
   const navigate = route.useNavigate();
   const details = useQuery(volumeQuery(volumeId));
+  if (isGone(details.error)) return <Gone {...volumes.gone} to="/volumes" list={volumes.title} />;
   if (details.data === undefined)
     return details.isError ? (
       <Trouble error={details.error} onRetry={() => void details.refetch()} />
     ) : (
-      <Skeleton h={360} role="status" aria-label={volumes.title} />
+      <Loading h={360} label={volumes.title} />
     );
-  const isGone = details.error instanceof ApiError && details.error.code === 'not_found';
-  if (isGone) return <Trouble error={details.error} />;
   const { volume, operation } = details.data;
   const show = (next: string | null): void => {
     const known = volumeTabs.find((one): one is Exclude<VolumeTab, 'overview'> => one === next && one !== 'overview');

@@ -1,5 +1,5 @@
 /** The first launch, prefilled, with the progress of its image. */
-import { Button, Group, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Button, Group, Stack, Text, Title } from '@mantine/core';
 import { IconRocket } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
@@ -8,6 +8,7 @@ import { useFormat } from '../../app/format.ts';
 import { catalogQuery } from '../../app/queries.ts';
 import { Facts } from '../../parts/facts.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { ImageState } from '../images/image-state.tsx';
@@ -33,8 +34,7 @@ export function InstanceStep() {
   });
   const failed = [catalog, images].find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (catalog.data === undefined || images.data === undefined)
-    return <Skeleton h={200} role="status" aria-label={common.loading(instance.title)} />;
+  if (catalog.data === undefined || images.data === undefined) return <Loading h={200} label={instance.title} />;
   const price = draft === null ? undefined : priceOf(draft.offer, draft.mode);
   return (
     <Stack gap="sm">

@@ -1,11 +1,12 @@
 /** Offered types with what an hour, a day and a month cost, changed in place. */
-import { Button, Group, NumberInput, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Button, Group, NumberInput, Stack, Text, Title } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { queryOptions, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { AnchorLink } from '../../parts/links.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { ShortTable, type ShortColumn } from '../../parts/short-table.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
@@ -47,7 +48,7 @@ export function PricesStep() {
     },
   });
   if (types.isError) return <Trouble error={types.error} onRetry={() => void types.refetch()} />;
-  if (types.data === undefined) return <Skeleton h={240} role="status" aria-label={common.loading(prices.list)} />;
+  if (types.data === undefined) return <Loading h={240} label={prices.list} />;
   const columns: ShortColumn<ManagedType>[] = [
     { key: 'name', title: prices.columns.name, cell: ({ name }) => name },
     {

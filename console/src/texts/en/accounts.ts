@@ -1,6 +1,7 @@
 export const accounts = {
   title: 'Accounts',
   list: 'accounts',
+  gone: { title: 'No such account', text: 'It is deleted, or the address is wrong.' },
   invite: 'Invite a person',
   order: 'Order',
   newest: 'Newest first',

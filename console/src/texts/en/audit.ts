@@ -38,6 +38,10 @@ export const audit = {
   openAccount: 'Open the account',
   allOfRoute: 'All of this kind',
   allOfSubject: 'All about this resource',
+  noAccount: {
+    title: 'No such account',
+    text: 'The filter takes the whole name of an account. An account that is deleted is found by its ID.',
+  },
   none: {
     title: 'No records',
     text: 'Each request that changes something or needs a role is recorded: who, what, which, and the outcome.',

@@ -6,6 +6,7 @@ export const common = {
   save: 'Save',
   delete: 'Delete',
   retry: 'Try again',
+  logIn: 'Log in',
   loading: (what: string) => `Loading ${what}`,
   requestId: (id: string) => `Request ${id}`,
   failed: 'That did not work',

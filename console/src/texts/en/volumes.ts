@@ -4,6 +4,7 @@ export const volumes = {
   summary: (count: string, size: string, used: string) => `${count} · ${size} in all, ${used} used`,
   count: (count: number) => (count === 1 ? '1 volume' : `${count.toLocaleString('en')} volumes`),
   none: 'No volume',
+  gone: { title: 'No such volume', text: 'It is deleted, or it is of another account.' },
   create: 'New volume',
   columns: {
     name: 'Name',

@@ -3,6 +3,7 @@ import type { Texts } from '../en/index.ts';
 export const accounts: Texts['accounts'] = {
   title: '账户',
   list: '账户',
+  gone: { title: '账户不存在', text: '它已被删除，或地址有误。' },
   invite: '邀请用户',
   order: '排序',
   newest: '最新在前',

@@ -33,5 +33,6 @@ export const audit: Texts['audit'] = {
   openAccount: '打开账户',
   allOfRoute: '此类操作的全部记录',
   allOfSubject: '此资源的全部记录',
+  noAccount: { title: '账户不存在', text: '筛选需要完整的账户名称。已删除的账户可按其 ID 查找。' },
   none: { title: '没有记录', text: '每个更改内容或需要权限的请求都会记录：操作者、操作、对象和结果。' },
 };

@@ -8,6 +8,7 @@ export const common: Texts['common'] = {
   save: '保存',
   delete: '删除',
   retry: '重试',
+  logIn: '登录',
   loading: (what) => `正在加载${what}`,
   requestId: (id) => `请求编号 ${id}`,
   failed: '操作未成功',

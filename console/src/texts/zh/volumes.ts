@@ -6,6 +6,7 @@ export const volumes: Texts['volumes'] = {
   summary: (count, size, used) => `${count} · 共 ${size}，已用 ${used}`,
   count: (count) => `${count.toLocaleString('zh')} 个存储卷`,
   none: '没有存储卷',
+  gone: { title: '存储卷不存在', text: '它已被删除，或属于其他账户。' },
   create: '新建存储卷',
   columns: { name: '名称', status: '状态', usage: '已用', type: '类型', region: '区域', act: '' },
   statuses: (status) =>

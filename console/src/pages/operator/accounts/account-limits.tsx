@@ -1,8 +1,9 @@
 /** Quotas, budgets and network policy that administrators set for an account. */
-import { Skeleton, Stack, Title } from '@mantine/core';
+import { Stack, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
 import { BudgetList } from '../../../parts/budget-list.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { EgressPanel } from '../egress-panel.tsx';
@@ -30,7 +31,7 @@ function Budgets({ username }: { username: string }) {
     queryFn: async () => (await api.listAccountBudgets({ username })).budgets,
   });
   if (budgets.isError) return <Trouble error={budgets.error} onRetry={() => void budgets.refetch()} />;
-  if (budgets.data === undefined) return <Skeleton h={120} aria-label={accounts.budgets} />;
+  if (budgets.data === undefined) return <Loading h={120} label={accounts.budgets} />;
   return (
     <BudgetList
       budgets={budgets.data}

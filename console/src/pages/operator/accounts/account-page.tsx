@@ -1,12 +1,13 @@
 /** One account: what it has, sorted by what fills the disks, its money, and its limits. */
-import { Alert, Button, Group, Skeleton, Tabs, Text, Title } from '@mantine/core';
+import { Alert, Button, Group, Tabs, Text, Title } from '@mantine/core';
 import { IconAlertTriangle, IconArrowLeft } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
+import { Gone, isGone } from '../../../parts/gone.tsx';
 import { ButtonLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { useFresh } from '../fresh.ts';
@@ -17,16 +18,12 @@ import { AccountResources } from './account-resources.tsx';
 import { AccountLimits } from './account-limits.tsx';
 import { roleOf } from './account.ts';
 import { AccountState } from './columns.tsx';
+import { accountQuery } from './queries.ts';
 
 const route = getRouteApi('/operator/accounts/$accountId');
 
-export const accountQuery = (accountId: string) => ({
-  queryKey: ['accounts', 'one', accountId],
-  queryFn: () => api.getAccount({ accountId }),
-});
-
 export function AccountPage() {
-  const { accounts, common } = useTexts();
+  const { accounts } = useTexts();
   const { dateTime } = useFormat();
   const { accountId } = route.useParams();
   const search = route.useSearch();
@@ -34,8 +31,9 @@ export function AccountPage() {
   const found = useQuery(accountQuery(accountId));
   const [open, setOpen] = useState<AccountActName>();
   useFresh('accounts', 'operatorDisks', 'accountMoney');
+  if (isGone(found.error)) return <Gone {...accounts.gone} to="/operator/accounts" list={accounts.title} />;
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={480} aria-label={common.loading(accounts.title)} />;
+  if (found.data === undefined) return <Loading h={480} label={accounts.title} />;
   const { account } = found.data;
   const isDeleting = account.state === 'deleting';
   return (

@@ -1,10 +1,11 @@
 /** Accounts by what they wrote, with the act that ends it. */
-import { Button, Group, Skeleton } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { IconPlayerStop } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { EmptyState } from '../../../parts/empty-state.tsx';
 import { ButtonLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { UsageBar } from '../../../parts/usage-bar.tsx';
@@ -20,7 +21,7 @@ export function DiskUse() {
   const disks = useQuery(disksQuery());
   const [stopped, setStopped] = useState<AccountDisks>();
   if (disks.isError) return <Trouble error={disks.error} onRetry={() => void disks.refetch()} />;
-  if (disks.data === undefined) return <Skeleton h={240} aria-label={common.loading(accounts.byDisk)} />;
+  if (disks.data === undefined) return <Loading h={240} label={accounts.byDisk} />;
   const rows = accountsByUse(disks.data).slice(0, SHOWN);
   if (rows.length === 0) return <EmptyState {...accounts.noDisks} />;
   return (

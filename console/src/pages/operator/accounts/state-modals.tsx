@@ -1,11 +1,12 @@
 /** Dialogs that change the state of an account: each says what follows before it does. */
-import { List, NativeSelect, Skeleton, Text, TextInput } from '@mantine/core';
+import { List, NativeSelect, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { roles } from '../../../../../src/contract/statuses.ts';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { roleOf, type Account } from './account.ts';
 import { LinkOnce, type PasswordLink } from './invite-modal.tsx';
@@ -101,7 +102,7 @@ export function DeleteModal({ account: { accountId, username }, onClose }: Accou
         <>
           <Text size="sm">{accounts.deleteNow}</Text>
           {held === undefined ? (
-            <Skeleton h={60} aria-label={common.loading(accounts.deleteTitle(username))} />
+            <Loading h={60} label={accounts.deleteTitle(username)} />
           ) : (
             <List size="sm">
               <List.Item>{operator.instances(held.instances)}</List.Item>

@@ -7,12 +7,14 @@ import { api } from '../../../app/api.ts';
 import { EmptyState } from '../../../parts/empty-state.tsx';
 import { FilterInput } from '../../../parts/filter-input.tsx';
 import { ButtonLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { PagedTable } from '../../../parts/paged-table.tsx';
 import { RelativeTime } from '../../../parts/relative-time.tsx';
 import { StateWord } from '../../../parts/state-word.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { useFresh } from '../fresh.ts';
 import { readAuditSearch, type AuditSearch } from '../search.ts';
+import { accountIdOf } from './account-id.ts';
 import { RecordModal } from './record-modal.tsx';
 import { localTimeOf, timeOfLocal } from './local-time.ts';
 
@@ -30,14 +32,14 @@ export function AuditPage() {
   const { account, route: routeName, subject, outcome, from, to, open } = search;
   const accountId = useAccountId(account);
   const filters = {
-    ...(accountId === undefined ? {} : { accountId }),
+    ...(typeof accountId === 'string' ? { accountId } : {}),
     ...(routeName === undefined ? {} : { route: routeName }),
     ...(subject === undefined ? {} : { subjectId: subject }),
     ...(outcome === undefined ? {} : { outcome }),
     ...(from === undefined ? {} : { fromUnixMs: from }),
     ...(to === undefined ? {} : { toUnixMs: to }),
   };
-  const isFiltered = Object.keys(filters).length > 0;
+  const isFiltered = account !== undefined || Object.keys(filters).length > 0;
   const what = (record: AuditRecord) => (
     <Anchor
       component="button"
@@ -91,64 +93,68 @@ export function AuditPage() {
           </Button>
         )}
       </Group>
-      <PagedTable
-        label={audit.list}
-        queryKey={['audit', filters]}
-        fetchPage={async (pager) => {
-          const answer = await api.listAudit({ pager, ...filters });
-          return { rows: answer.records, total: answer.pager.totalEntries };
-        }}
-        keyOf={({ position }) => String(position)}
-        columns={[
-          {
-            key: 'time',
-            title: audit.columns.time,
-            width: '110px',
-            cell: ({ atUnixMs }) => <RelativeTime atMs={atUnixMs} />,
-          },
-          { key: 'who', title: audit.columns.who, width: 'minmax(100px, 1fr)', cell: who },
-          { key: 'what', title: audit.columns.what, width: 'minmax(140px, 1.2fr)', cell: what },
-          {
-            key: 'which',
-            title: audit.columns.which,
-            width: 'minmax(140px, 2fr)',
-            cell: ({ subjectIds }) => (
-              <Text span size="xs" ff="monospace" truncate display="block">
-                {subjectIds.join(', ')}
+      {account !== undefined && accountId === undefined && <Loading label={audit.list} />}
+      {accountId === null && <EmptyState {...audit.noAccount} />}
+      {(account === undefined || typeof accountId === 'string') && (
+        <PagedTable
+          label={audit.list}
+          queryKey={['audit', filters]}
+          fetchPage={async (pager) => {
+            const answer = await api.listAudit({ pager, ...filters });
+            return { rows: answer.records, total: answer.pager.totalEntries };
+          }}
+          keyOf={({ position }) => String(position)}
+          columns={[
+            {
+              key: 'time',
+              title: audit.columns.time,
+              width: '110px',
+              cell: ({ atUnixMs }) => <RelativeTime atMs={atUnixMs} />,
+            },
+            { key: 'who', title: audit.columns.who, width: 'minmax(100px, 1fr)', cell: who },
+            { key: 'what', title: audit.columns.what, width: 'minmax(140px, 1.2fr)', cell: what },
+            {
+              key: 'which',
+              title: audit.columns.which,
+              width: 'minmax(140px, 2fr)',
+              cell: ({ subjectIds }) => (
+                <Text span size="xs" ff="monospace" truncate display="block">
+                  {subjectIds.join(', ')}
+                </Text>
+              ),
+            },
+            { key: 'outcome', title: audit.columns.outcome, width: 'minmax(120px, 1fr)', cell: result },
+            {
+              key: 'address',
+              title: audit.columns.address,
+              width: '130px',
+              cell: ({ address }) => <Code fz={11}>{address}</Code>,
+            },
+          ]}
+          cardPx={96}
+          card={(record) => (
+            <Stack gap={4}>
+              <Group justify="space-between" wrap="nowrap">
+                {what(record)}
+                {result(record)}
+              </Group>
+              {who(record)}
+              <Text size="xs" c="dimmed" truncate>
+                <RelativeTime atMs={record.atUnixMs} /> · {record.subjectIds.join(', ')}
               </Text>
-            ),
-          },
-          { key: 'outcome', title: audit.columns.outcome, width: 'minmax(120px, 1fr)', cell: result },
-          {
-            key: 'address',
-            title: audit.columns.address,
-            width: '130px',
-            cell: ({ address }) => <Code fz={11}>{address}</Code>,
-          },
-        ]}
-        cardPx={96}
-        card={(record) => (
-          <Stack gap={4}>
-            <Group justify="space-between" wrap="nowrap">
-              {what(record)}
-              {result(record)}
-            </Group>
-            {who(record)}
-            <Text size="xs" c="dimmed" truncate>
-              <RelativeTime atMs={record.atUnixMs} /> · {record.subjectIds.join(', ')}
-            </Text>
-          </Stack>
-        )}
-        empty={
-          <EmptyState title={isFiltered ? common.nothingMatches : audit.none.title} text={audit.none.text}>
-            {isFiltered && (
-              <ButtonLink variant="default" to="/operator/audit" search={{}}>
-                {common.clearFilters}
-              </ButtonLink>
-            )}
-          </EmptyState>
-        }
-      />
+            </Stack>
+          )}
+          empty={
+            <EmptyState title={isFiltered ? common.nothingMatches : audit.none.title} text={audit.none.text}>
+              {isFiltered && (
+                <ButtonLink variant="default" to="/operator/audit" search={{}}>
+                  {common.clearFilters}
+                </ButtonLink>
+              )}
+            </EmptyState>
+          }
+        />
+      )}
       {open !== undefined && (
         <RecordModal
           position={open}
@@ -161,16 +167,15 @@ export function AuditPage() {
   );
 }
 
-/** The log knows accounts by ID: a name is looked up. An ID that is typed stays. */
-function useAccountId(typed: string | undefined): string | undefined {
-  const found = useQuery({
+/** The log knows accounts by ID: a name is looked up. Undefined before it is known; null: there is none. */
+function useAccountId(typed: string | undefined): string | null | undefined {
+  return useQuery({
     queryKey: ['accounts', 'byName', typed],
     queryFn: async () => {
-      const pager = { currentPage: 1, pageSize: 20 };
+      const pager = { currentPage: 1, pageSize: 500 };
       const { accounts } = await api.listAccounts({ pager, search: typed ?? '' });
-      return accounts.find(({ username }) => username === typed)?.accountId ?? accounts[0]?.accountId ?? null;
+      return accountIdOf(typed ?? '', accounts);
     },
     enabled: typed !== undefined,
   }).data;
-  return typed === undefined ? undefined : (found ?? typed);
 }

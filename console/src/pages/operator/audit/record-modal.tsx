@@ -1,5 +1,5 @@
 /** All of one record, and the ways to what belongs to it. */
-import { Button, Code, Group, Skeleton, Stack, Text } from '@mantine/core';
+import { Button, Code, Group, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
@@ -7,6 +7,7 @@ import { CopyButton } from '../../../parts/copy-button.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { Facts } from '../../../parts/facts.tsx';
 import { ButtonLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { AuditSearch } from '../search.ts';
@@ -21,7 +22,7 @@ interface RecordModalProps {
 const PAGE = 500;
 
 export function RecordModal({ position, filters, onFilter, onClose }: RecordModalProps) {
-  const { audit, common } = useTexts();
+  const { audit } = useTexts();
   const { dateTime } = useFormat();
   const found = useQuery({
     queryKey: ['audit', 'record', position, filters],
@@ -39,7 +40,7 @@ export function RecordModal({ position, filters, onFilter, onClose }: RecordModa
   return (
     <Dialog onClose={onClose} title={audit.record(position)} size="lg">
       {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
-      {found.isPending && <Skeleton h={220} aria-label={common.loading(audit.record(position))} />}
+      {found.isPending && <Loading h={220} label={audit.record(position)} />}
       {record === null && <Text size="sm">{audit.gone}</Text>}
       {record && (
         <Stack gap="sm">

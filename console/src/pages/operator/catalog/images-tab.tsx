@@ -1,11 +1,12 @@
 /** Images that the operator offers to all accounts. */
-import { Badge, Button, Code, Group, Skeleton, TagsInput, Text, TextInput } from '@mantine/core';
+import { Badge, Button, Code, Group, TagsInput, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../../app/api.ts';
 import { useSession } from '../../../app/session.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { EmptyState } from '../../../parts/empty-state.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
@@ -20,13 +21,13 @@ interface TabProps {
 }
 
 export function ImagesTab({ search, change }: TabProps) {
-  const { catalog, common } = useTexts();
+  const { catalog } = useTexts();
   const { isAdmin } = useSession();
   const images = useQuery(managedImagesQuery);
   const [edited, setEdited] = useState<ManagedImage | 'new'>();
   const [retiring, setRetiring] = useState<ManagedImage>();
   if (images.isError) return <Trouble error={images.error} onRetry={() => void images.refetch()} />;
-  if (images.data === undefined) return <Skeleton h={240} aria-label={common.loading(catalog.tabs.images)} />;
+  if (images.data === undefined) return <Loading h={240} label={catalog.tabs.images} />;
   const rows = shownRows(images.data, search);
   return (
     <>

@@ -1,10 +1,11 @@
 /** What all instances and accounts of the installation get: variables, limits, network policy. */
-import { Button, Code, Group, PasswordInput, Skeleton, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
+import { Button, Code, Group, PasswordInput, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../../app/api.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
@@ -43,7 +44,7 @@ function Environment() {
   const [isAdding, setAdding] = useState(false);
   const [deleted, setDeleted] = useState<string>();
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={80} aria-label={common.loading(catalog.environment)} />;
+  if (found.data === undefined) return <Loading h={80} label={catalog.environment} />;
   const variables = found.data.variables.filter(({ from }) => from === 'installation');
   return (
     <Stack gap="xs" align="flex-start">

@@ -1,7 +1,8 @@
 /** What a change would do, as the API says before it is made. */
-import { Alert, List, Skeleton, Text } from '@mantine/core';
+import { Alert, List, Text } from '@mantine/core';
 import type { UseQueryResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 
@@ -26,7 +27,7 @@ export function Preview({ isWaiting, preview, children }: PreviewProps) {
       </Text>
     );
   if (preview.isError) return <Trouble error={preview.error} />;
-  if (!preview.data) return <Skeleton h={54} aria-label={catalog.preview} />;
+  if (!preview.data) return <Loading h={54} label={catalog.preview} />;
   const { affected, warnings } = preview.data;
   return (
     <div aria-live="polite">

@@ -1,5 +1,5 @@
 /** Regions: facts, off-peak windows, prices of storage, and the engine of those that were added. */
-import { Badge, Button, Group, Paper, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Badge, Button, Group, Paper, SimpleGrid, Stack, Text, Title } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -7,6 +7,7 @@ import { useFormat } from '../../../app/format.ts';
 import { regionsQuery } from '../../../app/queries.ts';
 import { useSession } from '../../../app/session.ts';
 import { Facts } from '../../../parts/facts.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { StateWord } from '../../../parts/state-word.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
@@ -22,13 +23,13 @@ const acts = ['facts', 'offPeak', 'storage', 'engine', 'retire'] as const;
 type Act = (typeof acts)[number];
 
 export function RegionsTab() {
-  const { catalog, common } = useTexts();
+  const { catalog } = useTexts();
   const { isAdmin } = useSession();
   const regions = useQuery(managedRegionsQuery);
   const [isAdding, setAdding] = useState(false);
   const [open, setOpen] = useState<{ act: Act; region: ManagedRegion }>();
   if (regions.isError) return <Trouble error={regions.error} onRetry={() => void regions.refetch()} />;
-  if (regions.data === undefined) return <Skeleton h={320} aria-label={common.loading(catalog.tabs.regions)} />;
+  if (regions.data === undefined) return <Loading h={320} label={catalog.tabs.regions} />;
   const close = (): void => setOpen(undefined);
   return (
     <Stack gap="md">

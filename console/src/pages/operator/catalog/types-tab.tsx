@@ -1,5 +1,5 @@
 /** Instance types with prices: new, changed, retired. */
-import { Badge, Button, Group, Menu, ActionIcon, Skeleton, Text, Tooltip } from '@mantine/core';
+import { Badge, Button, Group, Menu, ActionIcon, Text, Tooltip } from '@mantine/core';
 import { IconCalendarDollar, IconDotsVertical } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -8,6 +8,7 @@ import { useFormat } from '../../../app/format.ts';
 import { useSession } from '../../../app/session.ts';
 import { EmptyState } from '../../../parts/empty-state.tsx';
 import { MenuLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
@@ -34,7 +35,7 @@ export function TypesTab({ search, change }: TabProps) {
   const scheduled = useQuery(scheduledQuery).data ?? [];
   const [open, setOpen] = useState<Open>();
   if (types.isError) return <Trouble error={types.error} onRetry={() => void types.refetch()} />;
-  if (types.data === undefined) return <Skeleton h={320} aria-label={common.loading(catalog.tabs.types)} />;
+  if (types.data === undefined) return <Loading h={320} label={catalog.tabs.types} />;
   const rows = shownRows(types.data, search);
   const regionName = (id: string): string => regions.find(({ regionId }) => regionId === id)?.name ?? id;
   const isOneRegion = regions.length < 2;

@@ -2,10 +2,11 @@
  * Hosts of the installation: what is promised, used and free, who holds the GPUs, what would fit
  * now.
  */
-import { Group, Skeleton, Stack, Tabs, Text, Title } from '@mantine/core';
+import { Group, Stack, Tabs, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { EmptyState } from '../../../parts/empty-state.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { DiskTable } from '../disk-table.tsx';
@@ -78,10 +79,10 @@ function Summary() {
 }
 
 function Hosts() {
-  const { fleet, common } = useTexts();
+  const { fleet } = useTexts();
   const found = useQuery(fleetQuery);
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
-  if (found.data === undefined) return <Skeleton h={420} aria-label={common.loading(fleet.title)} />;
+  if (found.data === undefined) return <Loading h={420} label={fleet.title} />;
   return (
     <Stack gap="md">
       {found.data.regions.map((region) => (
@@ -92,10 +93,10 @@ function Hosts() {
 }
 
 function Disks() {
-  const { fleet, accounts, common } = useTexts();
+  const { fleet, accounts } = useTexts();
   const disks = useQuery(disksQuery());
   if (disks.isError) return <Trouble error={disks.error} onRetry={() => void disks.refetch()} />;
-  if (disks.data === undefined) return <Skeleton h={240} aria-label={common.loading(fleet.tabs.disks)} />;
+  if (disks.data === undefined) return <Loading h={240} label={fleet.tabs.disks} />;
   if (disks.data.length === 0) return <EmptyState {...accounts.noDisks} />;
   return (
     <>

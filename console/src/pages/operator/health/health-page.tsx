@@ -1,11 +1,12 @@
 /** What is wrong, as sentences with a button each, the worst first. All well is one quiet line. */
-import { Group, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Group, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle, IconCircleCheck, IconCircleX, IconInfoCircle, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { useSession } from '../../../app/session.ts';
 import { ButtonLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { useFresh } from '../fresh.ts';
@@ -54,7 +55,7 @@ async function askAll(isAdmin: boolean): Promise<HealthFacts> {
 }
 
 export function HealthPage() {
-  const { health, common } = useTexts();
+  const { health } = useTexts();
   const { isAdmin } = useSession();
   useFresh('health');
   const facts = useQuery({
@@ -71,7 +72,7 @@ export function HealthPage() {
         <Trouble error={facts.error} onRetry={() => void facts.refetch()} />
       </>
     );
-  if (facts.data === undefined) return <Skeleton h={240} aria-label={common.loading(health.title)} />;
+  if (facts.data === undefined) return <Loading h={240} label={health.title} />;
   const findings = findingsOf(facts.data);
   const isWell = findings.every(({ severity }) => severity === 'tells');
   return (

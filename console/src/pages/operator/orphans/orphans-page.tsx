@@ -1,11 +1,12 @@
 /** Resources of this installation without a record: adopted, stopped and kept, or removed. */
-import { Button, Code, Group, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Button, Code, Group, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { regionsQuery } from '../../../app/queries.ts';
 import { EmptyState } from '../../../parts/empty-state.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { RelativeTime } from '../../../parts/relative-time.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { StateWord } from '../../../parts/state-word.tsx';
@@ -17,7 +18,7 @@ import { AdoptModal, KeepModal, RemoveModal, type Orphan } from './orphan-modals
 type Act = 'adopt' | 'keep' | 'remove';
 
 export function OrphansPage() {
-  const { orphans, common } = useTexts();
+  const { orphans } = useTexts();
   const { duration } = useFormat();
   useFresh('orphans');
   const found = useQuery({ queryKey: ['orphans'], queryFn: async () => (await api.listStrays()).strays });
@@ -35,7 +36,7 @@ export function OrphansPage() {
         <Trouble error={found.error} onRetry={() => void found.refetch()} />
       </>
     );
-  if (found.data === undefined) return <Skeleton h={240} aria-label={common.loading(orphans.title)} />;
+  if (found.data === undefined) return <Loading h={240} label={orphans.title} />;
   const close = (): void => setOpen(undefined);
   const fate = ({ deletedInSeconds, handling }: Orphan): string => {
     if (deletedInSeconds !== null) return orphans.deletedIn(duration(deletedInSeconds * 1_000));

@@ -1,5 +1,5 @@
 /** A folder, page by page. */
-import { ActionIcon, Anchor, Button, Group, Menu, Skeleton, Stack, Text } from '@mantine/core';
+import { ActionIcon, Anchor, Button, Group, Menu, Stack, Text } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import {
   IconDotsVertical,
@@ -19,6 +19,7 @@ import { ConfirmModal } from '../../../parts/confirm-modal.tsx';
 import { CopyItem } from '../../../parts/copy-item.tsx';
 import { EmptyState } from '../../../parts/empty-state.tsx';
 import { AnchorLink } from '../../../parts/links.tsx';
+import { Loading } from '../../../parts/loading.tsx';
 import { RelativeTime } from '../../../parts/relative-time.tsx';
 import { ShortTable, type ShortColumn } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
@@ -40,7 +41,7 @@ interface FolderProps {
 }
 
 export function FileList({ volume, path }: FolderProps) {
-  const { files, common } = useTexts();
+  const { files } = useTexts();
   const { bytes } = useFormat();
   const folder = useInfiniteQuery({
     queryKey: [...filesKey(volume.id), path],
@@ -53,7 +54,7 @@ export function FileList({ volume, path }: FolderProps) {
   });
   const label = files.list(path || volume.volumeName);
   if (folder.isError) return <Trouble error={folder.error} onRetry={() => void folder.refetch()} />;
-  if (folder.data === undefined) return <Loading label={common.loading(label)} />;
+  if (folder.data === undefined) return <Loading label={label} />;
   const entries = folder.data.pages.flatMap((page) => page.files);
   if (entries.length === 0) return <EmptyState {...files.empty} />;
   const columns: ShortColumn<FileEntry>[] = [
@@ -205,11 +206,3 @@ function FileActs({ volume, path, entry: { name, kind, sizeBytes, reachable } }:
     </>
   );
 }
-
-const Loading = ({ label }: { label: string }) => (
-  <Stack gap={18} pt="sm" role="status" aria-busy aria-label={label}>
-    {Array.from({ length: 8 }, (_, at) => (
-      <Skeleton key={at} h={14} />
-    ))}
-  </Stack>
-);

@@ -1,0 +1,57 @@
+/** What went wrong is said, with the way on. */
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { useConsoleServer, visit } from './console-server.ts';
+
+const server = useConsoleServer('32480-32499');
+
+async function visited(at: string, act: (page: Page) => Promise<void>): Promise<void> {
+  const { context, page } = await visit(server, 'admin');
+  try {
+    await page.goto(server.server.apiUrl + at);
+    await act(page);
+  } finally {
+    await context.close();
+  }
+}
+
+test('a page that failed to load comes once the server answers', async () => {
+  await visited('/settings', async (page) => {
+    await page.getByRole('heading', { name: 'Settings' }).waitFor();
+    await page.context().setOffline(true);
+    await page.getByRole('link', { name: 'Images' }).click();
+    await page.getByText('The server does not answer').waitFor();
+    await page.context().setOffline(false);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { name: 'Images' }).waitFor();
+    expect(await page.getByRole('alert').count()).toBe(0);
+  });
+});
+
+test('a form that is sent after the session ended leads to the login, and stays', async () => {
+  await visited('/volumes?create=true', async (page) => {
+    const name = page.getByLabel('Name', { exact: true });
+    await name.fill('kept');
+    await page.context().clearCookies();
+    await page.getByRole('button', { name: 'Create' }).click();
+    const link = page.getByRole('link', { name: 'Log in' });
+    expect(await link.getAttribute('href')).toBe('/login?to=%2Fvolumes%3Fcreate%3Dtrue');
+    expect(await link.getAttribute('target')).toBe('_blank');
+    expect(await name.inputValue()).toBe('kept');
+  });
+});
+
+test('an address of what is not there leads to the list', async () => {
+  await visited('/volumes/none', async (page) => {
+    await page.getByRole('heading', { name: 'No such volume' }).waitFor();
+    await page.locator('main').getByRole('link', { name: 'Volumes' }).click();
+    await page.waitForURL('**/volumes');
+    await page.goto(`${server.server.apiUrl}/operator/accounts/none`);
+    await page.getByRole('heading', { name: 'No such account' }).waitFor();
+    await page.locator('main').getByRole('link', { name: 'Accounts' }).click();
+    await page.waitForURL('**/operator/accounts');
+    await page.goto(`${server.server.apiUrl}/operator/audit?account=adm`);
+    await page.getByRole('heading', { name: 'No such account' }).waitFor();
+    expect(await page.getByRole('table').count()).toBe(0);
+  });
+});
