@@ -1,6 +1,6 @@
 /** What somebody chooses for a launch, its defaults, and the request that it makes. Pure. */
 import type { InputOf, AnswerOf } from '../../../../src/contract/routes.ts';
-import { chargeModes, type ChargeMode } from '../../../../src/contract/statuses.ts';
+import type { ChargeMode } from '../../../../src/contract/statuses.ts';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 
 export type Family = AnswerOf<'catalog'>['instanceInfos'][number];
@@ -223,44 +223,6 @@ export function freePath(name: string, mounts: readonly Mount[]): string {
       (path) => !taken.has(path),
     ) ?? base
   );
-}
-
-const isMount = (value: unknown): value is Mount =>
-  typeof value === 'object' &&
-  value !== null &&
-  'id' in value &&
-  typeof value.id === 'string' &&
-  'path' in value &&
-  typeof value.path === 'string';
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
-const flagOf = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
-const countOf = (value: unknown): number | undefined =>
-  typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : undefined;
-
-export interface LaunchSearch extends Choices {
-  /** Instance whose launch is repeated. */
-  like?: string;
-  template?: string;
-}
-
-/** Reads the address; what is not understood is left out. */
-export function readLaunchSearch(raw: Record<string, unknown>): LaunchSearch {
-  const read = {
-    like: textOf(raw['like']),
-    template: textOf(raw['template']),
-    name: textOf(raw['name']),
-    offer: textOf(raw['offer']),
-    imageId: textOf(raw['imageId']),
-    mode: chargeModes.find((mode) => mode === raw['mode']),
-    duration: countOf(raw['duration']),
-    autoRenew: flagOf(raw['autoRenew']),
-    resume: flagOf(raw['resume']),
-    mounts: Array.isArray(raw['mounts']) ? raw['mounts'].filter(isMount) : undefined,
-    ports: Array.isArray(raw['ports']) ? raw['ports'].filter((port) => countOf(port) !== undefined) : undefined,
-    docker: flagOf(raw['docker']),
-    dataDiskGB: countOf(raw['dataDiskGB']),
-  };
-  return Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined));
 }
 
 /** The choices behind a request, such as that of a template. */

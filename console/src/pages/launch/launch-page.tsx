@@ -9,19 +9,11 @@ import { EmptyState } from '../../parts/empty-state.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { AccessBlock } from './access-block.tsx';
-import {
-  bodyOf,
-  choicesLike,
-  draftOf,
-  noScripts,
-  offersOf,
-  readLaunchSearch,
-  type Choices,
-  type LaunchSearch,
-} from './draft.ts';
+import { bodyOf, choicesLike, draftOf, noScripts, offersOf, type Choices } from './draft.ts';
 import classes from './launch.module.css';
 import { PayBlock } from './pay-block.tsx';
 import { QuotePanel } from './quote-panel.tsx';
+import { readLaunchSearch, type LaunchSearch } from './search.ts';
 import { StorageBlock } from './storage-block.tsx';
 import { TemplateMenu } from './template-menu.tsx';
 import { WhatBlock } from './what-block.tsx';
