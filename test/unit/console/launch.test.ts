@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { draftOf, type Known } from '../../../console/src/pages/launch/draft.ts';
+import {
+  bodyOf,
+  draftOf,
+  noScripts,
+  type Choices,
+  type Draft,
+  type Known,
+} from '../../../console/src/pages/launch/draft.ts';
 import { readLaunchSearch } from '../../../console/src/pages/launch/search.ts';
 
 const offer = (typeId: string): Known['offers'][number] => ({
@@ -37,6 +44,8 @@ const known: Known = {
   ],
   volumes: [],
 };
+const draft = (choices: Choices, last: Choices = {}): Draft =>
+  draftOf(choices, last, known) ?? expect.fail('nothing is offered');
 const nameOf = (search: Record<string, unknown>): string | undefined =>
   draftOf(readLaunchSearch(search), { name: 'lab-2' }, known)?.name;
 
@@ -46,5 +55,36 @@ describe('the choices in the address', () => {
     expect(nameOf({})).toBe('lab-2');
     // The router reads a number.
     expect(nameOf({ name: 2026 })).toBe('2026');
+  });
+});
+
+describe('what was chosen and is gone', () => {
+  const mounts = [{ id: 'gone', path: '/root/data' }];
+
+  it('stays in the launch as a volume, which the server refuses', () => {
+    expect(bodyOf(draft({ mounts }), noScripts, known).remoteStorages).toMatchObject([
+      { remoteStorageId: 'gone', mountPath: '/root/data' },
+    ]);
+  });
+
+  it('gives way as a volume, type and image that are remembered', () => {
+    expect(draft({}, { mounts, offer: 'gone.home', imageId: 'gone' })).toMatchObject({
+      mounts: [],
+      isOtherOffer: false,
+      isOtherImage: false,
+    });
+  });
+
+  it('is told as a type and an image', () => {
+    expect(draft({ offer: 'gone.home', imageId: 'gone' })).toMatchObject({
+      offer: { typeId: 'small' },
+      isOtherOffer: true,
+      image: { imageId: 'python' },
+      isOtherImage: true,
+    });
+    expect(draft({ offer: 'large.home', imageId: 'python' })).toMatchObject({
+      isOtherOffer: false,
+      isOtherImage: false,
+    });
   });
 });

@@ -59,6 +59,7 @@ export interface Mount {
 export interface Choices {
   name?: string;
   offer?: string;
+  /** Empty: one that is not offered any more. */
   imageId?: string;
   mode?: ChargeMode;
   duration?: number;
@@ -115,48 +116,52 @@ export function nextName(name: string): string {
   return `${base.slice(0, MAX_NAME - ending.length)}${ending}`;
 }
 
-/** The choices of an earlier launch. */
-export function choicesLike(instance: InstanceObject, images: readonly Image[]): Choices {
-  const { instanceSpecInfo: spec } = instance;
-  const { instanceBillingInfo: billing, instanceConfiguration: configuration, imageInfo } = spec;
-  const imageId = images.find(
-    ({ name, isPublic }) => name === imageInfo.name && isPublic === imageInfo.isPublic,
-  )?.imageId;
-  const ports = spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22);
-  return {
-    name: nextName(spec.name),
-    offer: offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance),
-    ...(imageId === undefined ? {} : { imageId }),
-    mode: billing.chargeMode,
-    duration: billing.duration,
-    mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
-    ports,
-    docker: configuration.enableDocker,
-  };
-}
-
 export interface Known {
   offers: readonly Offer[];
   images: readonly Image[];
   volumes: readonly { id: string; volumeName: string; volumeType: string; region: string }[];
 }
 
+/** The choices of an earlier launch. */
+export function choicesLike(instance: InstanceObject, { offers, images }: Known): Choices {
+  const { instanceSpecInfo: spec } = instance;
+  const { instanceBillingInfo: billing, instanceConfiguration: configuration, imageInfo } = spec;
+  const { dataDiskAmountGiReq: dataDiskGB } = configuration.InstanceDiskAmountRequest;
+  const key = offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance);
+  const image = images.find(({ name, isPublic }) => name === imageInfo.name && isPublic === imageInfo.isPublic);
+  return {
+    name: nextName(spec.name),
+    offer: key,
+    imageId: image?.imageId ?? '',
+    mode: billing.chargeMode,
+    duration: billing.duration,
+    mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
+    ports: spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22),
+    docker: configuration.enableDocker,
+    ...(offers.find((offer) => offer.key === key)?.dataDiskGB === dataDiskGB ? {} : { dataDiskGB }),
+  };
+}
+
 export interface Draft extends Required<Omit<Choices, 'dataDiskGB' | 'offer' | 'imageId'>> {
   offer: Offer;
+  /** The offer chosen is gone: this one is another. */
+  isOtherOffer: boolean;
   image: Image;
+  isOtherImage: boolean;
   dataDiskGB: number | null;
 }
 
 const FIRST_NAME = 'notebook';
 
 /** Choices over those of the last launch, over the defaults. Null: nothing is offered. */
-export function draftOf(choices: Choices, last: Choices, { offers, images }: Known): Draft | null {
+export function draftOf(choices: Choices, last: Choices, { offers, images, volumes }: Known): Draft | null {
   const wanted = choices.offer ?? last.offer;
   const chosen = offers.find(({ key }) => key === wanted);
   // Somebody's own choice stays, with why it can't be had; a remembered one gives way.
   const offer = chosen && (choices.offer !== undefined || chosen.isInStock) ? chosen : smallestOf(offers);
+  const chosenImage = images.find(({ imageId }) => imageId === choices.imageId);
   const image =
-    images.find(({ imageId }) => imageId === choices.imageId) ??
+    chosenImage ??
     images.find(({ imageId, state }) => imageId === last.imageId && state !== 'Failed') ??
     images.find(({ state }) => state === 'Ready') ??
     images[0];
@@ -166,12 +171,14 @@ export function draftOf(choices: Choices, last: Choices, { offers, images }: Kno
   return {
     name: choices.name ?? last.name ?? FIRST_NAME,
     offer,
+    isOtherOffer: choices.offer !== undefined && chosen === undefined,
     image,
+    isOtherImage: choices.imageId !== undefined && chosenImage === undefined,
     mode,
     duration: isByHour(mode) ? 1 : (choices.duration ?? last.duration ?? 1),
     autoRenew: choices.autoRenew ?? false,
     resume: choices.resume ?? mode === 'tidePerHour',
-    mounts: choices.mounts ?? last.mounts ?? [],
+    mounts: choices.mounts ?? (last.mounts ?? []).filter(({ id }) => volumes.some((volume) => volume.id === id)),
     ports: choices.ports ?? last.ports ?? [],
     docker: choices.docker ?? last.docker ?? false,
     dataDiskGB: choices.dataDiskGB ?? null,
@@ -182,11 +189,10 @@ export const isByHour = (mode: ChargeMode): boolean => mode === 'perHour' || mod
 
 export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): LaunchBody {
   const { offer, mode } = draft;
-  const mounts = draft.mounts.flatMap(({ id, path }) => {
-    const volume = volumes.find((one) => one.id === id);
-    return volume === undefined
-      ? []
-      : [{ mountPath: path, remoteStorageName: volume.volumeName, remoteStorageId: id, type: volume.volumeType }];
+  // The server refuses a volume that is gone, and its quote.
+  const mounts = draft.mounts.map(({ id, path }) => {
+    const { volumeName = id, volumeType = 'filesystem' } = volumes.find((one) => one.id === id) ?? {};
+    return { mountPath: path, remoteStorageName: volumeName, remoteStorageId: id, type: volumeType };
   });
   const mayResume = mode === 'tidePerHour' || offer.isSpot;
   return {

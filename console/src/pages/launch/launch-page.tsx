@@ -48,7 +48,7 @@ export function LaunchPage() {
   const failed = [catalog, images, volumes, last].find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
   if (known === undefined) return <Skeleton h={480} aria-label={launch.title} />;
-  const remembered = last.data ? choicesLike(last.data, known.images) : {};
+  const remembered = last.data ? choicesLike(last.data, known) : {};
   const draft = draftOf(search, remembered, known);
   if (draft === null) return <EmptyState {...launch.nothingOffered} />;
   const change = (over: Choices): void =>

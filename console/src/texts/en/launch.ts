@@ -18,6 +18,8 @@ export const launch = {
   outOfStock: (type: string) =>
     `No place is free for ${type} now. A launch waits in the queue, and starts by itself when a place becomes free.`,
   takeInstead: (type: string) => `Take ${type} instead, which is available now`,
+  otherType: (type: string) => `The instance type you chose is no longer offered. ${type} is selected instead.`,
+  otherImage: (image: string) => `The image you chose is no longer offered. ${image} is selected instead.`,
   pay: 'How it is paid',
   modes: {
     perHour: { name: 'By the hour', unit: 'an hour' },
@@ -37,6 +39,7 @@ export const launch = {
   mount: 'Mount a volume …',
   mountPath: (name: string) => `Path of ${name} in the instance`,
   unmount: (name: string) => `Do not mount ${name}`,
+  noSuchVolume: 'No such volume: remove it before the launch.',
   newVolume: 'New volume',
   createVolume: 'Create',
   volumeName: 'Name of the volume',

@@ -14,6 +14,8 @@ export const launch: Texts['launch'] = {
   spot: '竞价：可能被回收',
   outOfStock: (type) => `${type} 暂无空位。启动请求会排队，有空位时自动启动。`,
   takeInstead: (type) => `改用 ${type}（现在可用）`,
+  otherType: (type) => `所选的实例规格已不再提供，已改选 ${type}。`,
+  otherImage: (image) => `所选的镜像已不再提供，已改选 ${image}。`,
   pay: '计费方式',
   modes: {
     perHour: { name: '按小时', unit: '每小时' },
@@ -33,6 +35,7 @@ export const launch: Texts['launch'] = {
   mount: '挂载存储卷…',
   mountPath: (name) => `${name} 在实例中的路径`,
   unmount: (name) => `不挂载 ${name}`,
+  noSuchVolume: '没有此存储卷：启动前请移除。',
   newVolume: '新建存储卷',
   createVolume: '创建',
   volumeName: '存储卷名称',
