@@ -1,6 +1,9 @@
+import { exampleOf } from '../../../src/contract/examples.ts';
+import { instance as instanceSchema } from '../../../src/contract/instance.ts';
 import { describe, expect, it } from 'vitest';
 import {
   bodyOf,
+  choicesLike,
   draftOf,
   noScripts,
   type Choices,
@@ -86,5 +89,32 @@ describe('what was chosen and is gone', () => {
       isOtherOffer: false,
       isOtherImage: false,
     });
+  });
+});
+
+describe('a launch like an earlier one', () => {
+  const example = instanceSchema.parse(exampleOf(instanceSchema));
+  const { instanceSpecInfo: spec } = example;
+  const earlier = (dataDiskAmountGiReq: number) => ({
+    ...example,
+    instanceSpecInfo: {
+      ...spec,
+      regionInfo: { ...spec.regionInfo, regionId: 'home' },
+      instanceTypeInfo: { ...spec.instanceTypeInfo, instanceId: 'large' },
+      isSpotInstance: false,
+      instanceConfiguration: {
+        ...spec.instanceConfiguration,
+        InstanceDiskAmountRequest: { rootDiskAmountGiReq: 20, dataDiskAmountGiReq },
+      },
+    },
+  });
+
+  it('has its data disk, unless that is the one of the type', () => {
+    expect(choicesLike(earlier(80), known)).toMatchObject({ offer: 'large.home', dataDiskGB: 80 });
+    expect(choicesLike(earlier(50), known)).not.toHaveProperty('dataDiskGB');
+  });
+
+  it('tells that its image is gone', () => {
+    expect(draft(choicesLike(earlier(50), known))).toMatchObject({ isOtherOffer: false, isOtherImage: true });
   });
 });

@@ -1,9 +1,9 @@
 /** One page, all of it prefilled: pressing Launch at once is right. */
-import { Grid, Group, Paper, Skeleton, Stack, TextInput, Title } from '@mantine/core';
+import { Box, Grid, Group, Paper, Skeleton, Stack, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { api } from '../../app/api.ts';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { catalogQuery, imagesQuery, volumesQuery } from '../../app/queries.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
@@ -11,7 +11,9 @@ import { useTexts } from '../../texts/provider.tsx';
 import { AccessBlock } from './access-block.tsx';
 import { bodyOf, choicesLike, draftOf, noScripts, offersOf, type Choices } from './draft.ts';
 import classes from './launch.module.css';
+import { Note } from './note.tsx';
 import { PayBlock } from './pay-block.tsx';
+import { likedQuery, newestQuery } from './queries.ts';
 import { QuotePanel } from './quote-panel.tsx';
 import { readLaunchSearch, type LaunchSearch } from './search.ts';
 import { StorageBlock } from './storage-block.tsx';
@@ -20,15 +22,6 @@ import { WhatBlock } from './what-block.tsx';
 
 const route = getRouteApi('/launch');
 
-/** The instance whose choices are repeated: the one of the address, else the newest. */
-const lastQuery = (like: string | undefined) => ({
-  queryKey: ['instances', 'last', like],
-  queryFn: async () => {
-    if (like !== undefined) return (await api.getInstance({ instanceId: like })).instance;
-    return (await api.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).instances[0] ?? null;
-  },
-});
-
 export function LaunchPage() {
   const { launch } = useTexts();
   const search = route.useSearch();
@@ -36,20 +29,22 @@ export function LaunchPage() {
   const catalog = useQuery({ ...catalogQuery, refetchOnMount: 'always' });
   const images = useQuery(imagesQuery);
   const volumes = useQuery(volumesQuery);
-  const last = useQuery(lastQuery(search.like));
+  const newest = useQuery(newestQuery);
+  const liked = useQuery(likedQuery(search.like));
   const [scripts, setScripts] = useState(noScripts);
   const known = useMemo(
     () =>
-      catalog.data && images.data && volumes.data && last.data !== undefined
+      catalog.data && images.data && volumes.data
         ? { offers: offersOf(catalog.data), images: images.data, volumes: volumes.data }
         : undefined,
-    [catalog.data, images.data, volumes.data, last.data],
+    [catalog.data, images.data, volumes.data],
   );
-  const failed = [catalog, images, volumes, last].find(({ isError }) => isError);
+  const failed = [catalog, images, volumes, newest, liked].find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (known === undefined) return <Skeleton h={480} aria-label={launch.title} />;
-  const remembered = last.data ? choicesLike(last.data, known) : {};
-  const draft = draftOf(search, remembered, known);
+  if (known === undefined || newest.data === undefined || liked.data === undefined)
+    return <Skeleton h={480} aria-label={launch.title} />;
+  const choicesOf = (instance: InstanceObject | null): Choices => (instance ? choicesLike(instance, known) : {});
+  const draft = draftOf({ ...choicesOf(liked.data), ...search }, choicesOf(newest.data), known);
   if (draft === null) return <EmptyState {...launch.nothingOffered} />;
   const change = (over: Choices): void =>
     void navigate({ search: (now: LaunchSearch) => readLaunchSearch({ ...now, ...over }), replace: true });
@@ -67,6 +62,13 @@ export function LaunchPage() {
           }}
         />
       </Group>
+      {search.like !== undefined && (
+        <Box mb="sm">
+          <Note>
+            {liked.data ? launch.notCopied(liked.data.instanceSpecInfo.name) : launch.noSuchInstance(search.like)}
+          </Note>
+        </Box>
+      )}
       <Grid gap="md" className={classes.page}>
         <Grid.Col span={{ base: 12, md: 8 }}>
           <Stack gap="md">

@@ -1,5 +1,7 @@
 export const launch = {
   title: 'Launch an instance',
+  notCopied: (instance: string) => `The scripts, variables and labels of ${instance} are not copied.`,
+  noSuchInstance: (id: string) => `There is no instance ${id}: nothing is copied from it.`,
   name: 'Name',
   what: 'What',
   image: 'Image',

@@ -2,6 +2,8 @@ import type { Texts } from '../en/index.ts';
 
 export const launch: Texts['launch'] = {
   title: '启动新实例',
+  notCopied: (instance) => `${instance} 的脚本、环境变量和标签不会被复制。`,
+  noSuchInstance: (id) => `没有实例 ${id}，未复制任何内容。`,
   name: '名称',
   what: '内容',
   image: '镜像',

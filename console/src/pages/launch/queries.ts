@@ -1,0 +1,26 @@
+/** What a launch starts from. */
+import { queryOptions } from '@tanstack/react-query';
+import { ApiError } from '../../../../src/contract/client.ts';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { api } from '../../app/api.ts';
+
+/** Null: there is none. */
+export const newestQuery = queryOptions({
+  queryKey: ['instances', 'newest'],
+  queryFn: async () => (await api.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).instances[0] ?? null,
+});
+
+/** The instance whose launch is repeated. Null: no such instance. */
+export const likedQuery = (instanceId: string | undefined) =>
+  queryOptions({
+    queryKey: ['instances', 'liked', instanceId],
+    queryFn: async (): Promise<InstanceObject | null> => {
+      if (instanceId === undefined) return null;
+      try {
+        return (await api.getInstance({ instanceId })).instance;
+      } catch (error) {
+        if (error instanceof ApiError && error.code === 'not_found') return null;
+        throw error;
+      }
+    },
+  });
