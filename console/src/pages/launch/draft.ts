@@ -6,6 +6,7 @@ import type { InstanceObject } from '../../../../src/contract/instance.ts';
 export type Family = AnswerOf<'catalog'>['instanceInfos'][number];
 export type Image = AnswerOf<'listImages'>['images'][number];
 export type LaunchBody = InputOf<'launch'>;
+export type Template = AnswerOf<'listTemplates'>['templates'][number];
 
 /** An instance type as one region offers it, at the full price or as spot. */
 export interface Offer {
@@ -55,7 +56,7 @@ export interface Mount {
   path: string;
 }
 
-/** All but scripts and variables is in the address of the page. */
+/** All but scripts and variables, which a template of the address has, is in the address of the page. */
 export interface Choices {
   name?: string;
   offer?: string;

@@ -9,11 +9,20 @@ import { EmptyState } from '../../parts/empty-state.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { AccessBlock } from './access-block.tsx';
-import { bodyOf, choicesLike, draftOf, noScripts, offersOf, type Choices } from './draft.ts';
+import {
+  bodyOf,
+  choicesLike,
+  choicesOfBody,
+  draftOf,
+  noScripts,
+  offersOf,
+  type Choices,
+  type Scripts,
+} from './draft.ts';
 import classes from './launch.module.css';
 import { Note } from './note.tsx';
 import { PayBlock } from './pay-block.tsx';
-import { likedQuery, newestQuery } from './queries.ts';
+import { likedQuery, newestQuery, templatesQuery } from './queries.ts';
 import { QuotePanel } from './quote-panel.tsx';
 import { readLaunchSearch, type LaunchSearch } from './search.ts';
 import { StorageBlock } from './storage-block.tsx';
@@ -31,7 +40,8 @@ export function LaunchPage() {
   const volumes = useQuery(volumesQuery);
   const newest = useQuery(newestQuery);
   const liked = useQuery(likedQuery(search.like));
-  const [scripts, setScripts] = useState(noScripts);
+  const templates = useQuery({ ...templatesQuery, enabled: search.template !== undefined });
+  const [written, setWritten] = useState<Scripts>();
   const known = useMemo(
     () =>
       catalog.data && images.data && volumes.data
@@ -39,16 +49,26 @@ export function LaunchPage() {
         : undefined,
     [catalog.data, images.data, volumes.data],
   );
-  const failed = [catalog, images, volumes, newest, liked].find(({ isError }) => isError);
+  const isReading = search.template !== undefined && templates.data === undefined;
+  const failed = [catalog, images, volumes, newest, liked, templates].find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (known === undefined || newest.data === undefined || liked.data === undefined)
+  if (known === undefined || newest.data === undefined || liked.data === undefined || isReading)
     return <Skeleton h={480} aria-label={launch.title} />;
   const choicesOf = (instance: InstanceObject | null): Choices => (instance ? choicesLike(instance, known) : {});
-  const draft = draftOf({ ...choicesOf(liked.data), ...search }, choicesOf(newest.data), known);
+  const template = templates.data?.find(({ name }) => name === search.template);
+  const kept = template && choicesOfBody(template.launch);
+  const choices = { ...choicesOf(liked.data), ...kept?.choices, ...search };
+  const scripts = written ?? kept?.scripts ?? noScripts;
+  const draft = draftOf(choices, choicesOf(newest.data), known);
   if (draft === null) return <EmptyState {...launch.nothingOffered} />;
-  const change = (over: Choices): void =>
+  const change = (over: LaunchSearch): void =>
     void navigate({ search: (now: LaunchSearch) => readLaunchSearch({ ...now, ...over }), replace: true });
   const body = bodyOf(draft, scripts, known);
+  const notes = [
+    ...(liked.data ? [launch.notCopied(liked.data.instanceSpecInfo.name)] : []),
+    ...(search.like !== undefined && !liked.data ? [launch.noSuchInstance(search.like)] : []),
+    ...(search.template !== undefined && !template ? [launch.noSuchTemplate(search.template)] : []),
+  ];
   const block = { draft, known, change };
   return (
     <>
@@ -56,19 +76,25 @@ export function LaunchPage() {
         <Title order={1}>{launch.title}</Title>
         <TemplateMenu
           body={body}
-          onChoose={(choices, chosen) => {
-            setScripts(chosen);
-            void navigate({ search: readLaunchSearch({ ...choices }), replace: true });
+          onChoose={({ name, launch: chosen }) => {
+            setWritten(undefined);
+            void navigate({
+              search: readLaunchSearch({ ...choicesOfBody(chosen).choices, template: name }),
+              replace: true,
+            });
+          }}
+          onDeleted={(name) => {
+            if (name !== search.template) return;
+            setWritten(scripts);
+            change({ ...choices, template: undefined });
           }}
         />
       </Group>
-      {search.like !== undefined && (
-        <Box mb="sm">
-          <Note>
-            {liked.data ? launch.notCopied(liked.data.instanceSpecInfo.name) : launch.noSuchInstance(search.like)}
-          </Note>
+      {notes.map((note) => (
+        <Box key={note} mb="sm">
+          <Note>{note}</Note>
         </Box>
-      )}
+      ))}
       <Grid gap="md" className={classes.page}>
         <Grid.Col span={{ base: 12, md: 8 }}>
           <Stack gap="md">
@@ -90,7 +116,7 @@ export function LaunchPage() {
               <StorageBlock {...block} />
             </Paper>
             <Paper withBorder p="md">
-              <AccessBlock {...block} scripts={scripts} onScripts={setScripts} />
+              <AccessBlock {...block} scripts={scripts} onScripts={setWritten} />
             </Paper>
           </Stack>
         </Grid.Col>

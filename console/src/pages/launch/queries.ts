@@ -24,3 +24,9 @@ export const likedQuery = (instanceId: string | undefined) =>
       }
     },
   });
+
+export const templatesQuery = queryOptions({
+  queryKey: ['templates'],
+  queryFn: () => api.listTemplates(),
+  select: ({ templates }) => templates,
+});

@@ -6,7 +6,7 @@ import type { Choices, Mount } from './draft.ts';
 export interface LaunchSearch extends Choices {
   /** Instance whose launch is repeated. */
   like?: string;
-  template?: string;
+  template?: string | undefined;
 }
 
 const isMount = (value: unknown): value is Mount =>

@@ -80,6 +80,13 @@ export const launch = {
   templates: 'Templates',
   noTemplates: 'No template yet. Keep these choices under a name:',
   templateName: 'Name of a template',
+  templateSaved: (name: string) => `The template ${name} is saved`,
+  templateReplaced: (name: string) => `The template ${name} is replaced`,
+  templateDeleted: (name: string) => `The template ${name} is deleted`,
+  deleteTemplate: (name: string) => `Delete the template ${name}?`,
+  deleteTemplateLoses: 'Its choices, scripts and variables are deleted, and cannot be restored.',
+  deleteTemplateKeeps: 'Instances that were launched with it go on.',
+  noSuchTemplate: (name: string) => `There is no template ${name}: nothing is taken from it.`,
   nothingOffered: {
     title: 'Nothing to launch yet',
     text: 'The installation offers no instance type or no image. An administrator adds both in the catalog.',

@@ -74,6 +74,13 @@ export const launch: Texts['launch'] = {
   templates: '模板',
   noTemplates: '还没有模板。可将当前选择保存为模板：',
   templateName: '模板名称',
+  templateSaved: (name) => `模板 ${name} 已保存`,
+  templateReplaced: (name) => `模板 ${name} 已替换`,
+  templateDeleted: (name) => `模板 ${name} 已删除`,
+  deleteTemplate: (name) => `删除模板 ${name}？`,
+  deleteTemplateLoses: '其中的选择、脚本和环境变量将被删除，无法恢复。',
+  deleteTemplateKeeps: '用它启动的实例继续运行。',
+  noSuchTemplate: (name) => `没有模板 ${name}，未采用其中任何内容。`,
   nothingOffered: {
     title: '暂时没有可启动的内容',
     text: '系统尚未提供实例规格或镜像。管理员可在“规格与价格”中添加。',
