@@ -65,3 +65,18 @@ test('a template is replaced, chosen, loaded again and deleted', async () => {
     await context.close();
   }
 });
+
+test('a list of templates that fails leaves the launch as it is, and is told in the menu', async () => {
+  const { username } = await server.newAccount();
+  const { context, page } = await visit(server, username);
+  try {
+    const body = JSON.stringify({ code: 'forbidden', msg: 'no templates for this key' });
+    await page.route('**/template/list', (route) => route.fulfill({ status: 403, body }));
+    await page.goto(`${server.server.apiUrl}/launch`);
+    await page.getByRole('button', { name: 'Templates' }).click();
+    await page.getByRole('menu').getByRole('alert').waitFor();
+    expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('notebook');
+  } finally {
+    await context.close();
+  }
+});

@@ -40,7 +40,8 @@ export function LaunchPage() {
   const volumes = useQuery(volumesQuery);
   const newest = useQuery(newestQuery);
   const liked = useQuery(likedQuery(search.like));
-  const templates = useQuery({ ...templatesQuery, enabled: search.template !== undefined });
+  const isTemplated = search.template !== undefined;
+  const templates = useQuery({ ...templatesQuery, enabled: isTemplated });
   const [written, setWritten] = useState<Scripts>();
   const known = useMemo(
     () =>
@@ -49,9 +50,10 @@ export function LaunchPage() {
         : undefined,
     [catalog.data, images.data, volumes.data],
   );
-  const isReading = search.template !== undefined && templates.data === undefined;
-  const failed = [catalog, images, volumes, newest, liked, templates].find(({ isError }) => isError);
+  const needed = [catalog, images, volumes, newest, liked, ...(isTemplated ? [templates] : [])];
+  const failed = needed.find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
+  const isReading = isTemplated && templates.data === undefined;
   if (known === undefined || newest.data === undefined || liked.data === undefined || isReading)
     return <Skeleton h={480} aria-label={launch.title} />;
   const choicesOf = (instance: InstanceObject | null): Choices => (instance ? choicesLike(instance, known) : {});

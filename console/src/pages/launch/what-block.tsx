@@ -27,6 +27,7 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
         description={image.stateText === '' ? undefined : image.stateText}
       />
       {draft.isOtherImage && <Note>{launch.otherImage(image.name)}</Note>}
+      {draft.isOtherOffer && <Note>{launch.otherType(offer.typeName)}</Note>}
       <Radio.Group label={launch.type} value={offer.key} onChange={(key) => change({ offer: key })}>
         <div className={classes.offers}>
           {known.offers.map((one) => (
@@ -34,7 +35,6 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
           ))}
         </div>
       </Radio.Group>
-      {draft.isOtherOffer && <Note>{launch.otherType(offer.typeName)}</Note>}
       {!offer.isInStock && (
         <Note>
           {launch.outOfStock(offer.typeName)}
