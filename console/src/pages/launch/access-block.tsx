@@ -1,5 +1,6 @@
 /** Ports, Docker, scripts and variables: closed until somebody needs them. */
 import { Accordion, Stack, Switch, TagsInput, Text, Textarea, Title } from '@mantine/core';
+import { useState } from 'react';
 import { useTexts } from '../../texts/provider.tsx';
 import type { BlockProps } from './block.ts';
 import type { Scripts } from './draft.ts';
@@ -23,13 +24,22 @@ const variablesOf = (text: string): Record<string, string> =>
       .map(([name = '', value = '']) => [name.trim(), value]),
   );
 
+const linesOf = (variables: Record<string, string>): string =>
+  Object.entries(variables)
+    .map(([name, value]) => `${name}=${value}`)
+    .join('\n');
+
 export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockProps) {
   const { launch } = useTexts();
   const { ports, docker } = draft;
+  // What is being typed is no variable yet; a template brings others.
+  const [lines, setLines] = useState('');
+  const isWritten = linesOf(variablesOf(lines)) === linesOf(scripts.environment);
   const opened = [
     ...(ports.length > 0 ? ['ports'] : []),
     ...(docker ? ['docker'] : []),
     ...(scripts.initScript !== '' || scripts.startCommand !== '' ? ['scripts'] : []),
+    ...(Object.keys(scripts.environment).length > 0 ? ['environment'] : []),
   ];
   return (
     <Stack gap="xs">
@@ -87,10 +97,11 @@ export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockPr
               minRows={3}
               spellCheck={false}
               styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
-              defaultValue={Object.entries(scripts.environment)
-                .map(([name, value]) => `${name}=${value}`)
-                .join('\n')}
-              onChange={({ currentTarget }) => onScripts({ ...scripts, environment: variablesOf(currentTarget.value) })}
+              value={isWritten ? lines : linesOf(scripts.environment)}
+              onChange={({ currentTarget: { value } }) => {
+                setLines(value);
+                onScripts({ ...scripts, environment: variablesOf(value) });
+              }}
             />
           </Accordion.Panel>
         </Accordion.Item>

@@ -1,11 +1,12 @@
 /** What somebody chooses for a launch, its defaults, and the request that it makes. Pure. */
 import type { InputOf, AnswerOf } from '../../../../src/contract/routes.ts';
-import { chargeModes, type ChargeMode } from '../../../../src/contract/statuses.ts';
+import type { ChargeMode } from '../../../../src/contract/statuses.ts';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 
 export type Family = AnswerOf<'catalog'>['instanceInfos'][number];
 export type Image = AnswerOf<'listImages'>['images'][number];
 export type LaunchBody = InputOf<'launch'>;
+export type Template = AnswerOf<'listTemplates'>['templates'][number];
 
 /** An instance type as one region offers it, at the full price or as spot. */
 export interface Offer {
@@ -55,10 +56,11 @@ export interface Mount {
   path: string;
 }
 
-/** All but scripts and variables is in the address of the page. */
+/** All but scripts and variables, which a template of the address has, is in the address of the page. */
 export interface Choices {
   name?: string;
   offer?: string;
+  /** Empty: one that is not offered any more. */
   imageId?: string;
   mode?: ChargeMode;
   duration?: number;
@@ -115,48 +117,52 @@ export function nextName(name: string): string {
   return `${base.slice(0, MAX_NAME - ending.length)}${ending}`;
 }
 
-/** The choices of an earlier launch. */
-export function choicesLike(instance: InstanceObject, images: readonly Image[]): Choices {
-  const { instanceSpecInfo: spec } = instance;
-  const { instanceBillingInfo: billing, instanceConfiguration: configuration, imageInfo } = spec;
-  const imageId = images.find(
-    ({ name, isPublic }) => name === imageInfo.name && isPublic === imageInfo.isPublic,
-  )?.imageId;
-  const ports = spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22);
-  return {
-    name: nextName(spec.name),
-    offer: offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance),
-    ...(imageId === undefined ? {} : { imageId }),
-    mode: billing.chargeMode,
-    duration: billing.duration,
-    mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
-    ports,
-    docker: configuration.enableDocker,
-  };
-}
-
 export interface Known {
   offers: readonly Offer[];
   images: readonly Image[];
   volumes: readonly { id: string; volumeName: string; volumeType: string; region: string }[];
 }
 
+/** The choices of an earlier launch. */
+export function choicesLike(instance: InstanceObject, { offers, images }: Known): Choices {
+  const { instanceSpecInfo: spec } = instance;
+  const { instanceBillingInfo: billing, instanceConfiguration: configuration, imageInfo } = spec;
+  const { dataDiskAmountGiReq: dataDiskGB } = configuration.InstanceDiskAmountRequest;
+  const key = offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance);
+  const image = images.find(({ name, isPublic }) => name === imageInfo.name && isPublic === imageInfo.isPublic);
+  return {
+    name: nextName(spec.name),
+    offer: key,
+    imageId: image?.imageId ?? '',
+    mode: billing.chargeMode,
+    duration: billing.duration,
+    mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
+    ports: spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22),
+    docker: configuration.enableDocker,
+    ...(offers.find((offer) => offer.key === key)?.dataDiskGB === dataDiskGB ? {} : { dataDiskGB }),
+  };
+}
+
 export interface Draft extends Required<Omit<Choices, 'dataDiskGB' | 'offer' | 'imageId'>> {
   offer: Offer;
+  /** The offer chosen is gone: this one is another. */
+  isOtherOffer: boolean;
   image: Image;
+  isOtherImage: boolean;
   dataDiskGB: number | null;
 }
 
 const FIRST_NAME = 'notebook';
 
 /** Choices over those of the last launch, over the defaults. Null: nothing is offered. */
-export function draftOf(choices: Choices, last: Choices, { offers, images }: Known): Draft | null {
+export function draftOf(choices: Choices, last: Choices, { offers, images, volumes }: Known): Draft | null {
   const wanted = choices.offer ?? last.offer;
   const chosen = offers.find(({ key }) => key === wanted);
   // Somebody's own choice stays, with why it can't be had; a remembered one gives way.
   const offer = chosen && (choices.offer !== undefined || chosen.isInStock) ? chosen : smallestOf(offers);
+  const chosenImage = images.find(({ imageId }) => imageId === choices.imageId);
   const image =
-    images.find(({ imageId }) => imageId === choices.imageId) ??
+    chosenImage ??
     images.find(({ imageId, state }) => imageId === last.imageId && state !== 'Failed') ??
     images.find(({ state }) => state === 'Ready') ??
     images[0];
@@ -166,12 +172,14 @@ export function draftOf(choices: Choices, last: Choices, { offers, images }: Kno
   return {
     name: choices.name ?? last.name ?? FIRST_NAME,
     offer,
+    isOtherOffer: choices.offer !== undefined && chosen === undefined,
     image,
+    isOtherImage: choices.imageId !== undefined && chosenImage === undefined,
     mode,
     duration: isByHour(mode) ? 1 : (choices.duration ?? last.duration ?? 1),
     autoRenew: choices.autoRenew ?? false,
     resume: choices.resume ?? mode === 'tidePerHour',
-    mounts: choices.mounts ?? last.mounts ?? [],
+    mounts: choices.mounts ?? (last.mounts ?? []).filter(({ id }) => volumes.some((volume) => volume.id === id)),
     ports: choices.ports ?? last.ports ?? [],
     docker: choices.docker ?? last.docker ?? false,
     dataDiskGB: choices.dataDiskGB ?? null,
@@ -182,11 +190,10 @@ export const isByHour = (mode: ChargeMode): boolean => mode === 'perHour' || mod
 
 export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): LaunchBody {
   const { offer, mode } = draft;
-  const mounts = draft.mounts.flatMap(({ id, path }) => {
-    const volume = volumes.find((one) => one.id === id);
-    return volume === undefined
-      ? []
-      : [{ mountPath: path, remoteStorageName: volume.volumeName, remoteStorageId: id, type: volume.volumeType }];
+  // The server refuses a volume that is gone, and its quote.
+  const mounts = draft.mounts.map(({ id, path }) => {
+    const { volumeName = id, volumeType = 'filesystem' } = volumes.find((one) => one.id === id) ?? {};
+    return { mountPath: path, remoteStorageName: volumeName, remoteStorageId: id, type: volumeType };
   });
   const mayResume = mode === 'tidePerHour' || offer.isSpot;
   return {
@@ -223,44 +230,6 @@ export function freePath(name: string, mounts: readonly Mount[]): string {
       (path) => !taken.has(path),
     ) ?? base
   );
-}
-
-const isMount = (value: unknown): value is Mount =>
-  typeof value === 'object' &&
-  value !== null &&
-  'id' in value &&
-  typeof value.id === 'string' &&
-  'path' in value &&
-  typeof value.path === 'string';
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
-const flagOf = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
-const countOf = (value: unknown): number | undefined =>
-  typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : undefined;
-
-export interface LaunchSearch extends Choices {
-  /** Instance whose launch is repeated. */
-  like?: string;
-  template?: string;
-}
-
-/** Reads the address; what is not understood is left out. */
-export function readLaunchSearch(raw: Record<string, unknown>): LaunchSearch {
-  const read = {
-    like: textOf(raw['like']),
-    template: textOf(raw['template']),
-    name: textOf(raw['name']),
-    offer: textOf(raw['offer']),
-    imageId: textOf(raw['imageId']),
-    mode: chargeModes.find((mode) => mode === raw['mode']),
-    duration: countOf(raw['duration']),
-    autoRenew: flagOf(raw['autoRenew']),
-    resume: flagOf(raw['resume']),
-    mounts: Array.isArray(raw['mounts']) ? raw['mounts'].filter(isMount) : undefined,
-    ports: Array.isArray(raw['ports']) ? raw['ports'].filter((port) => countOf(port) !== undefined) : undefined,
-    docker: flagOf(raw['docker']),
-    dataDiskGB: countOf(raw['dataDiskGB']),
-  };
-  return Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined));
 }
 
 /** The choices behind a request, such as that of a template. */

@@ -1,44 +1,36 @@
 /** One page, all of it prefilled: pressing Launch at once is right. */
-import { Grid, Group, Paper, Skeleton, Stack, TextInput, Title } from '@mantine/core';
+import { Box, Grid, Group, Paper, Stack, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { api } from '../../app/api.ts';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { catalogQuery, imagesQuery, volumesQuery } from '../../app/queries.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
+import { Loading } from '../../parts/loading.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { AccessBlock } from './access-block.tsx';
 import {
   bodyOf,
   choicesLike,
+  choicesOfBody,
   draftOf,
   noScripts,
   offersOf,
-  readLaunchSearch,
   type Choices,
-  type LaunchSearch,
+  type Scripts,
 } from './draft.ts';
 import classes from './launch.module.css';
+import { Note } from './note.tsx';
 import { PayBlock } from './pay-block.tsx';
+import { likedQuery, newestQuery, templatesQuery } from './queries.ts';
 import { QuotePanel } from './quote-panel.tsx';
+import { readLaunchSearch, type LaunchSearch } from './search.ts';
 import { StorageBlock } from './storage-block.tsx';
 import { TemplateMenu } from './template-menu.tsx';
 import { WhatBlock } from './what-block.tsx';
 
 const route = getRouteApi('/launch');
-
-/** The instance whose choices are repeated: the one of the address, else the newest. */
-const lastQuery = (like: string | undefined) => ({
-  queryKey: ['instances', 'last', like],
-  queryFn: async () => {
-    if (like !== undefined) return (await api.getInstance({ instanceId: like })).instance;
-    return (await api.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).instances[0] ?? null;
-  },
-  // Read once a visit: an event must not change what somebody is about to launch.
-  staleTime: 'static' as const,
-  gcTime: 0,
-});
 
 export function LaunchPage() {
   const { launch } = useTexts();
@@ -47,24 +39,39 @@ export function LaunchPage() {
   const catalog = useQuery({ ...catalogQuery, refetchOnMount: 'always' });
   const images = useQuery(imagesQuery);
   const volumes = useQuery(volumesQuery);
-  const last = useQuery(lastQuery(search.like));
-  const [scripts, setScripts] = useState(noScripts);
+  const newest = useQuery(newestQuery);
+  const liked = useQuery(likedQuery(search.like));
+  const isTemplated = search.template !== undefined;
+  const templates = useQuery({ ...templatesQuery, enabled: isTemplated });
+  const [written, setWritten] = useState<Scripts>();
   const known = useMemo(
     () =>
-      catalog.data && images.data && volumes.data && last.data !== undefined
+      catalog.data && images.data && volumes.data
         ? { offers: offersOf(catalog.data), images: images.data, volumes: volumes.data }
         : undefined,
-    [catalog.data, images.data, volumes.data, last.data],
+    [catalog.data, images.data, volumes.data],
   );
-  const failed = [catalog, images, volumes, last].find(({ isError }) => isError);
+  const needed = [catalog, images, volumes, newest, liked, ...(isTemplated ? [templates] : [])];
+  const failed = needed.find(({ isError }) => isError);
   if (failed) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
-  if (known === undefined) return <Skeleton h={480} aria-label={launch.title} />;
-  const remembered = last.data ? choicesLike(last.data, known.images) : {};
-  const draft = draftOf(search, remembered, known);
+  const isReading = isTemplated && templates.data === undefined;
+  if (known === undefined || newest.data === undefined || liked.data === undefined || isReading)
+    return <Loading h={480} label={launch.title} />;
+  const choicesOf = (instance: InstanceObject | null): Choices => (instance ? choicesLike(instance, known) : {});
+  const template = templates.data?.find(({ name }) => name === search.template);
+  const kept = template && choicesOfBody(template.launch);
+  const choices = { ...choicesOf(liked.data), ...kept?.choices, ...search };
+  const scripts = written ?? kept?.scripts ?? noScripts;
+  const draft = draftOf(choices, choicesOf(newest.data), known);
   if (draft === null) return <EmptyState {...launch.nothingOffered} />;
-  const change = (over: Choices): void =>
+  const change = (over: LaunchSearch): void =>
     void navigate({ search: (now: LaunchSearch) => readLaunchSearch({ ...now, ...over }), replace: true });
   const body = bodyOf(draft, scripts, known);
+  const notes = [
+    ...(liked.data ? [launch.notCopied(liked.data.instanceSpecInfo.name)] : []),
+    ...(search.like !== undefined && !liked.data ? [launch.noSuchInstance(search.like)] : []),
+    ...(search.template !== undefined && !template ? [launch.noSuchTemplate(search.template)] : []),
+  ];
   const block = { draft, known, change };
   return (
     <>
@@ -72,12 +79,25 @@ export function LaunchPage() {
         <Title order={1}>{launch.title}</Title>
         <TemplateMenu
           body={body}
-          onChoose={(choices, chosen) => {
-            setScripts(chosen);
-            void navigate({ search: readLaunchSearch({ ...choices }), replace: true });
+          onChoose={({ name, launch: chosen }) => {
+            setWritten(undefined);
+            void navigate({
+              search: readLaunchSearch({ ...choicesOfBody(chosen).choices, template: name }),
+              replace: true,
+            });
+          }}
+          onDeleted={(name) => {
+            if (name !== search.template) return;
+            setWritten(scripts);
+            change({ ...choices, template: undefined });
           }}
         />
       </Group>
+      {notes.map((note) => (
+        <Box key={note} mb="sm">
+          <Note>{note}</Note>
+        </Box>
+      ))}
       <Grid gap="md" className={classes.page}>
         <Grid.Col span={{ base: 12, md: 8 }}>
           <Stack gap="md">
@@ -99,7 +119,7 @@ export function LaunchPage() {
               <StorageBlock {...block} />
             </Paper>
             <Paper withBorder p="md">
-              <AccessBlock {...block} scripts={scripts} onScripts={setScripts} />
+              <AccessBlock {...block} scripts={scripts} onScripts={setWritten} />
             </Paper>
           </Stack>
         </Grid.Col>

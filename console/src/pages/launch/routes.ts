@@ -1,7 +1,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
 import { rootRoute } from '../../app/root-route.ts';
 import { textsOf } from '../../texts/texts.ts';
-import { readLaunchSearch } from './draft.ts';
+import { readLaunchSearch } from './search.ts';
 
 export const launchRoute = createRoute({
   getParentRoute: () => rootRoute,

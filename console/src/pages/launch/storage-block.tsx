@@ -16,7 +16,8 @@ export function StorageBlock({ draft, known, change }: BlockProps) {
   const { mounts, offer } = draft;
   const here = known.volumes.filter(({ region }) => region === offer.regionId);
   const free = here.filter(({ id }) => !mounts.some((mount) => mount.id === id));
-  const nameOf = (id: string): string => known.volumes.find((one) => one.id === id)?.volumeName ?? id;
+  const volumeOf = (id: string) => known.volumes.find((one) => one.id === id);
+  const nameOf = (id: string): string => volumeOf(id)?.volumeName ?? id;
   return (
     <Stack gap="sm">
       <Title order={2}>{launch.storage}</Title>
@@ -34,6 +35,7 @@ export function StorageBlock({ draft, known, change }: BlockProps) {
             maw={320}
             aria-label={launch.mountPath(nameOf(mount.id))}
             value={mount.path}
+            error={volumeOf(mount.id) === undefined && launch.noSuchVolume}
             onChange={({ currentTarget }) =>
               change({
                 mounts: mounts.map((one) => (one.id === mount.id ? { ...one, path: currentTarget.value } : one)),

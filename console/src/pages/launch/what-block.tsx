@@ -1,10 +1,11 @@
 /** Image and instance type, with live stock. */
-import { Alert, Anchor, Group, NativeSelect, Radio, Stack, Text, Title } from '@mantine/core';
+import { Anchor, Group, NativeSelect, Radio, Stack, Text, Title } from '@mantine/core';
 import { useFormat } from '../../app/format.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import type { BlockProps } from './block.ts';
 import { nearestTo, priceOf, type Offer } from './draft.ts';
 import classes from './launch.module.css';
+import { Note } from './note.tsx';
 
 export function WhatBlock({ draft, known, change }: BlockProps) {
   const { launch } = useTexts();
@@ -25,6 +26,8 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
         }))}
         description={image.stateText === '' ? undefined : image.stateText}
       />
+      {draft.isOtherImage && <Note>{launch.otherImage(image.name)}</Note>}
+      {draft.isOtherOffer && <Note>{launch.otherType(offer.typeName)}</Note>}
       <Radio.Group label={launch.type} value={offer.key} onChange={(key) => change({ offer: key })}>
         <div className={classes.offers}>
           {known.offers.map((one) => (
@@ -33,14 +36,20 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
         </div>
       </Radio.Group>
       {!offer.isInStock && (
-        <Alert color="yellow" variant="light" role="status">
-          <Text size="sm">{launch.outOfStock(offer.typeName)}</Text>
+        <Note>
+          {launch.outOfStock(offer.typeName)}
           {nearest && (
-            <Anchor component="button" type="button" size="sm" onClick={() => change({ offer: nearest.key })}>
+            <Anchor
+              component="button"
+              type="button"
+              size="sm"
+              display="block"
+              onClick={() => change({ offer: nearest.key })}
+            >
               {launch.takeInstead(nearest.typeName)}
             </Anchor>
           )}
-        </Alert>
+        </Note>
       )}
     </Stack>
   );

@@ -1,5 +1,7 @@
 export const launch = {
   title: 'Launch an instance',
+  notCopied: (instance: string) => `The scripts, variables and labels of ${instance} are not copied.`,
+  noSuchInstance: (id: string) => `There is no instance ${id}: nothing is copied from it.`,
   name: 'Name',
   what: 'What',
   image: 'Image',
@@ -18,6 +20,8 @@ export const launch = {
   outOfStock: (type: string) =>
     `No place is free for ${type} now. A launch waits in the queue, and starts by itself when a place becomes free.`,
   takeInstead: (type: string) => `Take ${type} instead, which is available now`,
+  otherType: (type: string) => `The instance type you chose is no longer offered. ${type} is selected instead.`,
+  otherImage: (image: string) => `The image you chose is no longer offered. ${image} is selected instead.`,
   pay: 'How it is paid',
   modes: {
     perHour: { name: 'By the hour', unit: 'an hour' },
@@ -37,6 +41,7 @@ export const launch = {
   mount: 'Mount a volume …',
   mountPath: (name: string) => `Path of ${name} in the instance`,
   unmount: (name: string) => `Do not mount ${name}`,
+  noSuchVolume: 'No such volume: remove it before the launch.',
   newVolume: 'New volume',
   createVolume: 'Create',
   volumeName: 'Name of the volume',
@@ -75,6 +80,13 @@ export const launch = {
   templates: 'Templates',
   noTemplates: 'No template yet. Keep these choices under a name:',
   templateName: 'Name of a template',
+  templateSaved: (name: string) => `The template ${name} is saved`,
+  templateReplaced: (name: string) => `The template ${name} is replaced`,
+  templateDeleted: (name: string) => `The template ${name} is deleted`,
+  deleteTemplate: (name: string) => `Delete the template ${name}?`,
+  deleteTemplateLoses: 'Its choices, scripts and variables are deleted, and cannot be restored.',
+  deleteTemplateKeeps: 'Instances that were launched with it go on.',
+  noSuchTemplate: (name: string) => `There is no template ${name}: nothing is taken from it.`,
   nothingOffered: {
     title: 'Nothing to launch yet',
     text: 'The installation offers no instance type or no image. An administrator adds both in the catalog.',

@@ -2,6 +2,8 @@ import type { Texts } from '../en/index.ts';
 
 export const launch: Texts['launch'] = {
   title: '启动新实例',
+  notCopied: (instance) => `${instance} 的脚本、环境变量和标签不会被复制。`,
+  noSuchInstance: (id) => `没有实例 ${id}，未复制任何内容。`,
   name: '名称',
   what: '内容',
   image: '镜像',
@@ -14,6 +16,8 @@ export const launch: Texts['launch'] = {
   spot: '竞价：可能被回收',
   outOfStock: (type) => `${type} 暂无空位。启动请求会排队，有空位时自动启动。`,
   takeInstead: (type) => `改用 ${type}（现在可用）`,
+  otherType: (type) => `所选的实例规格已不再提供，已改选 ${type}。`,
+  otherImage: (image) => `所选的镜像已不再提供，已改选 ${image}。`,
   pay: '计费方式',
   modes: {
     perHour: { name: '按小时', unit: '每小时' },
@@ -33,6 +37,7 @@ export const launch: Texts['launch'] = {
   mount: '挂载存储卷…',
   mountPath: (name) => `${name} 在实例中的路径`,
   unmount: (name) => `不挂载 ${name}`,
+  noSuchVolume: '没有此存储卷：启动前请移除。',
   newVolume: '新建存储卷',
   createVolume: '创建',
   volumeName: '存储卷名称',
@@ -69,6 +74,13 @@ export const launch: Texts['launch'] = {
   templates: '模板',
   noTemplates: '还没有模板。可将当前选择保存为模板：',
   templateName: '模板名称',
+  templateSaved: (name) => `模板 ${name} 已保存`,
+  templateReplaced: (name) => `模板 ${name} 已替换`,
+  templateDeleted: (name) => `模板 ${name} 已删除`,
+  deleteTemplate: (name) => `删除模板 ${name}？`,
+  deleteTemplateLoses: '其中的选择、脚本和环境变量将被删除，无法恢复。',
+  deleteTemplateKeeps: '用它启动的实例继续运行。',
+  noSuchTemplate: (name) => `没有模板 ${name}，未采用其中任何内容。`,
   nothingOffered: {
     title: '暂时没有可启动的内容',
     text: '系统尚未提供实例规格或镜像。管理员可在“规格与价格”中添加。',

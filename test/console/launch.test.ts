@@ -1,0 +1,82 @@
+/** The launch page: what is chosen, kept and gone. */
+import { expect, test } from 'vitest';
+import { firstLaunchRequest } from '../fixtures/first-launch.ts';
+import { useConsoleServer, visit } from './console-server.ts';
+
+const server = useConsoleServer('32740-32759');
+
+test('a name is cleared, and a volume and an instance that are gone are told', async () => {
+  const { username, client } = await server.newAccount();
+  const { instanceId } = await client.launch(await firstLaunchRequest(client, { name: 'earlier' }));
+  const { context, page } = await visit(server, username);
+  const launch = page.getByRole('button', { name: 'Launch', exact: true });
+  try {
+    const mounts = JSON.stringify([{ id: 'gone', path: '/root/data' }]);
+    await page.goto(`${server.server.apiUrl}/launch?like=none&mounts=${encodeURIComponent(mounts)}`);
+    await page.getByText('There is no instance none').waitFor();
+    await page.getByText('No such volume').waitFor();
+    await expect.poll(() => launch.isDisabled()).toBe(true);
+    await page.getByRole('button', { name: 'Do not mount gone' }).click();
+    await expect.poll(() => launch.isEnabled()).toBe(true);
+
+    const name = page.getByLabel('Name', { exact: true });
+    await name.fill('');
+    await expect.poll(() => launch.isDisabled()).toBe(true);
+    await name.pressSequentially('my lab');
+    expect(await name.inputValue()).toBe('my lab');
+
+    await page.goto(`${server.server.apiUrl}/launch?like=${instanceId}`);
+    await page.getByText('variables and labels of earlier are not copied').waitFor();
+  } finally {
+    await context.close();
+  }
+});
+
+test('a template is replaced, chosen, loaded again and deleted', async () => {
+  const { username, client } = await server.newAccount();
+  const request = await firstLaunchRequest(client, { name: 'from-template', initScript: 'pip install torch' });
+  await client.setTemplate({ name: 'lab', launch: { ...request, environment: { LEVEL: '3' } } });
+  const { context, page } = await visit(server, username);
+  const menu = page.getByRole('button', { name: 'Templates' });
+  const script = page.getByLabel('At the first start');
+  try {
+    await page.goto(`${server.server.apiUrl}/launch`);
+    await menu.click();
+    await page.getByRole('menuitem', { name: 'lab', exact: true }).click();
+    await page.waitForURL('**template=lab*');
+    await page.reload();
+    await expect.poll(() => script.inputValue()).toBe('pip install torch');
+    await expect.poll(() => page.getByRole('textbox', { name: 'Environment variables' }).inputValue()).toBe('LEVEL=3');
+
+    await menu.click();
+    await page.getByLabel('Name of a template').fill('lab');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The template lab is replaced').waitFor();
+    await page.getByRole('button', { name: 'Delete lab' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete the template lab?' });
+    await dialog.waitFor();
+    expect((await client.listTemplates()).templates).toHaveLength(1);
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('The template lab is deleted').waitFor();
+    expect((await client.listTemplates()).templates).toEqual([]);
+    expect(new URL(page.url()).searchParams.has('template')).toBe(false);
+    expect(await script.inputValue()).toBe('pip install torch');
+  } finally {
+    await context.close();
+  }
+});
+
+test('a list of templates that fails leaves the launch as it is, and is told in the menu', async () => {
+  const { username } = await server.newAccount();
+  const { context, page } = await visit(server, username);
+  try {
+    const body = JSON.stringify({ code: 'forbidden', msg: 'no templates for this key' });
+    await page.route('**/template/list', (route) => route.fulfill({ status: 403, body }));
+    await page.goto(`${server.server.apiUrl}/launch`);
+    await page.getByRole('button', { name: 'Templates' }).click();
+    await page.getByRole('menu').getByRole('alert').waitFor();
+    expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('notebook');
+  } finally {
+    await context.close();
+  }
+});

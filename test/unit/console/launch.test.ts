@@ -1,0 +1,120 @@
+import { exampleOf } from '../../../src/contract/examples.ts';
+import { instance as instanceSchema } from '../../../src/contract/instance.ts';
+import { describe, expect, it } from 'vitest';
+import {
+  bodyOf,
+  choicesLike,
+  draftOf,
+  noScripts,
+  type Choices,
+  type Draft,
+  type Known,
+} from '../../../console/src/pages/launch/draft.ts';
+import { readLaunchSearch } from '../../../console/src/pages/launch/search.ts';
+
+const offer = (typeId: string): Known['offers'][number] => ({
+  key: `${typeId}.home`,
+  regionId: 'home',
+  regionName: 'Home',
+  typeId,
+  typeName: typeId,
+  gpuName: '',
+  gpus: 0,
+  cpuCores: 2,
+  memoryGB: 4,
+  rootDiskGB: 20,
+  dataDiskGB: 50,
+  isSpot: false,
+  isInStock: true,
+  prices: [],
+});
+const known: Known = {
+  offers: [offer('small'), offer('large')],
+  images: [
+    {
+      imageId: 'python',
+      name: 'Python',
+      architecture: 'amd64',
+      isPublic: 'true',
+      tags: [],
+      type: '',
+      ref: 'python:3.13',
+      state: 'Ready',
+      stateText: '',
+      sizeBytes: 0,
+      progressPercent: 0,
+    },
+  ],
+  volumes: [],
+};
+const draft = (choices: Choices, last: Choices = {}): Draft =>
+  draftOf(choices, last, known) ?? expect.fail('nothing is offered');
+const nameOf = (search: Record<string, unknown>): string | undefined =>
+  draftOf(readLaunchSearch(search), { name: 'lab-2' }, known)?.name;
+
+describe('the choices in the address', () => {
+  it('keep an emptied name empty, and give a name left out its default', () => {
+    expect(nameOf({ name: '' })).toBe('');
+    expect(nameOf({})).toBe('lab-2');
+    // The router reads a number.
+    expect(nameOf({ name: 2026 })).toBe('2026');
+  });
+});
+
+describe('what was chosen and is gone', () => {
+  const mounts = [{ id: 'gone', path: '/root/data' }];
+
+  it('stays in the launch as a volume, which the server refuses', () => {
+    expect(bodyOf(draft({ mounts }), noScripts, known).remoteStorages).toMatchObject([
+      { remoteStorageId: 'gone', mountPath: '/root/data' },
+    ]);
+  });
+
+  it('gives way as a volume, type and image that are remembered', () => {
+    expect(draft({}, { mounts, offer: 'gone.home', imageId: 'gone' })).toMatchObject({
+      mounts: [],
+      isOtherOffer: false,
+      isOtherImage: false,
+    });
+  });
+
+  it('is told as a type and an image', () => {
+    expect(draft({ offer: 'gone.home', imageId: 'gone' })).toMatchObject({
+      offer: { typeId: 'small' },
+      isOtherOffer: true,
+      image: { imageId: 'python' },
+      isOtherImage: true,
+    });
+    expect(draft({ offer: 'large.home', imageId: 'python' })).toMatchObject({
+      isOtherOffer: false,
+      isOtherImage: false,
+    });
+  });
+});
+
+describe('a launch like an earlier one', () => {
+  const example = instanceSchema.parse(exampleOf(instanceSchema));
+  const { instanceSpecInfo: spec } = example;
+  const earlier = (dataDiskAmountGiReq: number) => ({
+    ...example,
+    instanceSpecInfo: {
+      ...spec,
+      regionInfo: { ...spec.regionInfo, regionId: 'home' },
+      instanceTypeInfo: { ...spec.instanceTypeInfo, instanceId: 'large' },
+      isSpotInstance: false,
+      instanceConfiguration: {
+        ...spec.instanceConfiguration,
+        InstanceDiskAmountRequest: { rootDiskAmountGiReq: 20, dataDiskAmountGiReq },
+      },
+    },
+  });
+
+  it('has its data disk, unless that is the one of the type', () => {
+    expect(choicesLike(earlier(80), known)).toMatchObject({ offer: 'large.home', dataDiskGB: 80 });
+    expect(choicesLike(earlier(50), known)).not.toHaveProperty('dataDiskGB');
+  });
+
+  it('tells that its image is gone', () => {
+    expect(draft(choicesLike(earlier(50), known))).toMatchObject({ isOtherOffer: false, isOtherImage: true });
+  });
+});
