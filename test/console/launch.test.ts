@@ -5,7 +5,7 @@ import { useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32740-32759');
 
-test('a name is cleared, and a volume and an instance that are gone are told', async () => {
+test('a name is cleared, and a volume and an instance that are gone are reported', async () => {
   const { username, client } = await server.newAccount();
   const { instanceId } = await client.launch(await firstLaunchRequest(client, { name: 'earlier' }));
   const { context, page } = await visit(server, username);
@@ -66,7 +66,7 @@ test('a template is replaced, chosen, loaded again and deleted', async () => {
   }
 });
 
-test('a list of templates that fails leaves the launch as it is, and is told in the menu', async () => {
+test('a list of templates that fails leaves the launch as it is, and is reported in the menu', async () => {
   const { username } = await server.newAccount();
   const { context, page } = await visit(server, username);
   try {

@@ -125,7 +125,7 @@ describe('a view of the console', () => {
     }
   });
 
-  test('what is loaded has a name, and a volume has the same status at each place', async () => {
+  test('loading parts have a name, and a volume has the same status at each place', async () => {
     const { context, page } = await visit(server, 'admin');
     try {
       await page.route('**/operation/list', () => undefined);

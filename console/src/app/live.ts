@@ -63,7 +63,7 @@ function take(message: FeedMessage): void {
 
 const ACCOUNT_KEY = 'berth.account';
 
-/** Another login in this browser has another account: what the page shows is not its own any more. */
+/** After a login of another account in this browser, the page shows what is not its own. */
 function reloadForOtherAccount(username: string): void {
   localStorage.setItem(ACCOUNT_KEY, username);
   window.addEventListener('storage', ({ key, newValue }) => {

@@ -56,7 +56,7 @@ export function Trouble({ error, onRetry }: TroubleProps) {
   );
 }
 
-/** A page that could not be shown. A part that failed to load is not asked for again within a page. */
+/** A page that could not be shown. A page asks for a file that failed to load only once. */
 export const Failed = ({ error, reset }: ErrorComponentProps) => (
   <Trouble error={error} onRetry={isFailedLoad(error) ? () => void reloadIfServed() : reset} />
 );

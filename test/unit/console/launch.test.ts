@@ -61,7 +61,7 @@ describe('the choices in the address', () => {
   });
 });
 
-describe('what was chosen and is gone', () => {
+describe('choices that are gone', () => {
   const mounts = [{ id: 'gone', path: '/root/data' }];
 
   it('stays in the launch as a volume, which the server refuses', () => {
@@ -78,7 +78,7 @@ describe('what was chosen and is gone', () => {
     });
   });
 
-  it('is told as a type and an image', () => {
+  it('are reported as a type and an image', () => {
     expect(draft({ offer: 'gone.home', imageId: 'gone' })).toMatchObject({
       offer: { typeId: 'small' },
       isOtherOffer: true,

@@ -63,7 +63,7 @@ test('after a lost answer the same act has the same key, unless another came bet
   expect(sent.slice(3).map(({ key }) => key)).toEqual(['key-4', 'key-5', 'key-6']);
 });
 
-test('a refused act is tried anew, and a question is always asked', async () => {
+test('a refused act is tried again, and a question is always asked', async () => {
   const { sent, once, act, answered } = makeScene();
   void act('/create');
   await answered(0, 409);

@@ -56,7 +56,7 @@ export interface Mount {
   path: string;
 }
 
-/** All but scripts and variables, which a template of the address has, is in the address of the page. */
+/** All but scripts and variables, which a template has, is in the address of the page. */
 export interface Choices {
   name?: string;
   offer?: string;

@@ -2,7 +2,7 @@
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** By the whole name; an ID stays, since the account of old records may be gone. Null: there is none. */
+/** By the whole name; an ID stays: the account of old records may be gone. Null: none. */
 export const accountIdOf = (
   typed: string,
   accounts: readonly { accountId: string; username: string }[],

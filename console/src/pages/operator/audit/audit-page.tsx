@@ -167,7 +167,7 @@ export function AuditPage() {
   );
 }
 
-/** The log knows accounts by ID: a name is looked up. Undefined before it is known; null: there is none. */
+/** The log knows accounts by ID. Undefined before the ID is known; null: there is none. */
 function useAccountId(typed: string | undefined): string | null | undefined {
   return useQuery({
     queryKey: ['accounts', 'byName', typed],
