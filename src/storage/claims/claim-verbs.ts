@@ -87,29 +87,25 @@ async function createEmpty(context: ClaimContext, disk: DiskId, sizeGB: number, 
   if (!bindsAtUse) await copies.bind(disk, signal);
 }
 
-/** False: the disk has the size, or gets it when its claim is bound. */
-export async function mustGrow(
-  context: ClaimContext,
-  disk: DiskId,
-  sizeGB: number,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const claim = await requireClaim(context, disk, signal);
+/** True: the disk has the size, or gets it when its claim is bound. */
+export function isGrown(claim: PersistentVolumeClaim, sizeGB: number): boolean {
   const bytes = sizeGB * BYTES_PER_GB;
-  return !hasRequested(claim, bytes) || (isBound(claim) && !hasBytes(claim, bytes));
+  return hasRequested(claim, bytes) && (!isBound(claim) || hasBytes(claim, bytes));
 }
 
 const hasRequested = (claim: PersistentVolumeClaim, bytes: number): boolean =>
   (bytesOfQuantity(requestOf(claim)) ?? 0) >= bytes;
 
+/** `found`: the claim as it is. */
 export async function growDisk(
   context: ClaimContext,
   disk: DiskId,
+  found: PersistentVolumeClaim,
   sizeGB: number,
   signal: AbortSignal,
 ): Promise<void> {
   const { cluster, facts, copies } = context;
-  let claim = await requireClaim(context, disk, signal);
+  let claim = found;
   const bytes = sizeGB * BYTES_PER_GB;
   if (!hasRequested(claim, bytes)) {
     const { whyNoGrowth } = await facts.read();

@@ -20,7 +20,7 @@ import type { ClaimClass, FilesPodPlacement } from './claim-manifests.ts';
 import { diskOf, isOwned, objectName } from './claim-names.ts';
 import { observedClaim, observedSnapshot } from './claim-observation.ts';
 import { makeClaimUsage } from './claim-usage.ts';
-import { createDisk, destroyDisk, growDisk, mustGrow, requireClaim, type ClaimContext } from './claim-verbs.ts';
+import { createDisk, destroyDisk, growDisk, isGrown, requireClaim, type ClaimContext } from './claim-verbs.ts';
 import { makeClassReader, type ClassNames } from './class-facts.ts';
 import { makeFilesPods } from './files-pods.ts';
 
@@ -104,8 +104,8 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
       withStorageFaults(async () => {
         const signal = AbortSignal.timeout(GROW_DEADLINE_MS);
         // Each start asks: lists stay valid unless the disk grows.
-        if (await mustGrow(context, disk, sizeGB, signal))
-          await changing(() => growDisk(context, disk, sizeGB, signal));
+        const claim = await requireClaim(context, disk, signal);
+        if (!isGrown(claim, sizeGB)) await changing(() => growDisk(context, disk, claim, sizeGB, signal));
       }),
     mount: (disk) =>
       withStorageFaults(async () => {
