@@ -1,12 +1,10 @@
 /** The next sensible act as a button, the others beside it; what the state forbids says why. */
 import { ActionIcon, Button, Group, Menu, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconDotsVertical, IconExternalLink, IconPlayerPlay } from '@tabler/icons-react';
-import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { ButtonLink, MenuLink } from '../../parts/links.tsx';
-import { sentenceOf } from '../../parts/trouble.tsx';
+import { useOneAct } from '../../parts/use-one-act.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { useAct, useOpen } from '../instances/acts.ts';
 import { idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
@@ -31,10 +29,8 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
     if (name === 'terminate') setTerminating(true);
     else act.mutate({ act: name, instance });
   };
-  const withoutGpu = useMutation({
-    mutationFn: () => api.start({ instanceId, withoutGpu: true }, { waitForCapacity: true }),
-    onError: (error) =>
-      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+  const withoutGpu = useOneAct({
+    act: () => api.start({ instanceId, withoutGpu: true }, { waitForCapacity: true }),
   });
   if (instance.instanceRuntimeInfo.status === 'Released')
     return (

@@ -1,13 +1,13 @@
 /** Logs of an instance, followed live, with a search, a pause and a download. */
 import { Button, Group, SegmentedControl, Text, ThemeIcon } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconDownload, IconPlayerPause, IconPlayerPlay } from '@tabler/icons-react';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { FilterInput } from '../../parts/filter-input.tsx';
-import { sentenceOf, Trouble } from '../../parts/trouble.tsx';
+import { Trouble } from '../../parts/trouble.tsx';
+import { useFailureNotice } from '../../parts/use-failure-notice.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from '../instances/allowed-acts.ts';
 import { useLog } from './follow-log.ts';
@@ -22,8 +22,8 @@ const OVERSCAN = 20;
 const NEAR_PX = 40;
 
 export function LogsTab({ view, search, change }: TabProps) {
-  const texts = useTexts();
-  const { logs } = texts.instance;
+  const { logs } = useTexts().instance;
+  const fail = useFailureNotice();
   const { instance } = view;
   const source = search.log ?? 'console';
   const find = search.find ?? '';
@@ -38,7 +38,7 @@ export function LogsTab({ view, search, change }: TabProps) {
       const response = await api.downloadLog(instanceId, { source });
       saveAs(await response.blob(), `${nameOf(instance)}-${source}.log`);
     } catch (failure) {
-      notifications.show({ title: texts.common.failed, message: sentenceOf(failure, texts), color: 'red' });
+      fail(failure);
     }
   };
   return (

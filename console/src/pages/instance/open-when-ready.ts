@@ -1,11 +1,9 @@
 /** Opens the notebook of a launch in this tab as soon as it answers. */
-import { notifications } from '@mantine/notifications';
 import { useLocalStorage } from '@mantine/hooks';
 import { useEffect, useRef } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
-import { sentenceOf } from '../../parts/trouble.tsx';
-import { useTexts } from '../../texts/provider.tsx';
+import { useFailureNotice } from '../../parts/use-failure-notice.ts';
 import { idOf } from '../instances/allowed-acts.ts';
 
 /** Whether notebooks open by themselves; remembered in this browser. */
@@ -13,7 +11,7 @@ export const useOpensByItself = () =>
   useLocalStorage({ key: 'berth.opensByItself', defaultValue: true, getInitialValueInEffect: false });
 
 export function useOpenWhenReady(instance: InstanceObject, isAsked: boolean, onOpened: () => void): void {
-  const texts = useTexts();
+  const fail = useFailureNotice();
   const [opensByItself] = useOpensByItself();
   const hasOpened = useRef(false);
   const instanceId = idOf(instance);
@@ -23,10 +21,6 @@ export function useOpenWhenReady(instance: InstanceObject, isAsked: boolean, onO
     hasOpened.current = true;
     // Back leads to the page, which does not open the notebook again.
     onOpened();
-    api.open({ instanceId }).then(
-      ({ url }) => window.location.assign(url),
-      (error: unknown) =>
-        notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
-    );
-  }, [isAsked, opensByItself, isReady, instanceId, onOpened, texts]);
+    api.open({ instanceId }).then(({ url }) => window.location.assign(url), fail);
+  }, [isAsked, opensByItself, isReady, instanceId, onOpened, fail]);
 }

@@ -1,12 +1,12 @@
 /** Shells of an instance: several, each goes on when its page is closed. */
 import { ActionIcon, Button, Group, Text, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconPlus, IconX } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { api } from '../../app/api.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { sentenceOf } from '../../parts/trouble.tsx';
+import { useFailureNotice } from '../../parts/use-failure-notice.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import type { TabProps } from './tab-props.ts';
@@ -49,8 +49,7 @@ function Terminals({ instanceId, shown, onShow }: TerminalsProps) {
       setClosed((count) => count + 1);
       await reload();
     },
-    onError: (error) =>
-      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+    onError: useFailureNotice(),
   });
   return (
     <>

@@ -1,35 +1,28 @@
 /** Acts on instances: the calls, and what they say. */
-import { notifications } from '@mantine/notifications';
-import { useMutation } from '@tanstack/react-query';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
-import { sentenceOf } from '../../parts/trouble.tsx';
+import { useFailureNotice } from '../../parts/use-failure-notice.ts';
+import { useOneAct } from '../../parts/use-one-act.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf, type ActName } from './allowed-acts.ts';
 
 /** Asks for an act, and says that it was taken or why not. */
 export function useAct() {
-  const texts = useTexts();
-  return useMutation({
-    mutationFn: ({ act, instance }: { act: ActName; instance: InstanceObject }) =>
+  const { asked } = useTexts().instances;
+  return useOneAct({
+    act: ({ act, instance }: { act: ActName; instance: InstanceObject }) =>
       // A start in a full region waits for its place, and its page says so.
       act === 'start'
         ? api.start({ instanceId: idOf(instance) }, { waitForCapacity: true })
         : api[act]({ instanceId: idOf(instance) }),
-    onSuccess: (_, { act, instance }) =>
-      notifications.show({ message: texts.instances.asked[act](nameOf(instance)), color: 'berth' }),
-    onError: (error) =>
-      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+    said: (_, { act, instance }) => asked[act](nameOf(instance)),
   });
 }
 
 /** Opens an instance, or one of its ports, in another tab; says why not. */
 export function useOpen(): (instanceId: string, port?: number) => void {
-  const texts = useTexts();
-  return (instanceId, port) =>
-    void open(instanceId, port).catch((error: unknown) =>
-      notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
-    );
+  const fail = useFailureNotice();
+  return (instanceId, port) => void open(instanceId, port).catch(fail);
 }
 
 /** A link is good for a minute and once: it is made at the click. */
