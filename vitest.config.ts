@@ -113,7 +113,14 @@ export default defineConfig({
       {
         extends: true,
         // Chromium and the simulated engine: each file keeps a core busy.
-        test: { name: 'console', include: ['test/console/**/*.test.ts'], exclude, retry, maxWorkers: 2 },
+        test: {
+          name: 'console',
+          include: ['test/console/**/*.test.ts'],
+          exclude,
+          globalSetup: ['test/fixtures/console-setup.ts'],
+          retry,
+          maxWorkers: 2,
+        },
       },
       {
         extends: true,

@@ -10,6 +10,7 @@ import { ControlNames } from './app/control-names.tsx';
 import { Notices } from './app/notices.tsx';
 import { queryClient } from './app/query-client.ts';
 import { router } from './app/router.tsx';
+import { sessionQuery } from './app/session.ts';
 import { reloadForNewFiles } from './app/stale-files.ts';
 import { quietColors, styleNonce, theme } from './app/theme.ts';
 import { TextsProvider } from './texts/provider.tsx';
@@ -19,25 +20,30 @@ Reflect.set(globalThis, '__webpack_nonce__', styleNonce());
 
 reloadForNewFiles();
 
-const root = document.querySelector('#root');
-if (root === null) throw new Error('the page has no element #root');
+function show(): void {
+  const root = document.querySelector('#root');
+  if (root === null) throw new Error('the page has no element #root');
+  createRoot(root).render(
+    <StrictMode>
+      <MantineProvider
+        theme={theme}
+        cssVariablesResolver={quietColors}
+        defaultColorScheme="auto"
+        getStyleNonce={styleNonce}
+      >
+        <TextsProvider>
+          <ControlNames>
+            <Notices />
+            <QueryClientProvider client={queryClient}>
+              <RouterProvider router={router} />
+            </QueryClientProvider>
+          </ControlNames>
+        </TextsProvider>
+      </MantineProvider>
+    </StrictMode>,
+  );
+}
 
-createRoot(root).render(
-  <StrictMode>
-    <MantineProvider
-      theme={theme}
-      cssVariablesResolver={quietColors}
-      defaultColorScheme="auto"
-      getStyleNonce={styleNonce}
-    >
-      <TextsProvider>
-        <ControlNames>
-          <Notices />
-          <QueryClientProvider client={queryClient}>
-            <RouterProvider router={router} />
-          </QueryClientProvider>
-        </ControlNames>
-      </TextsProvider>
-    </MantineProvider>
-  </StrictMode>,
-);
+// A first frame without login and page would delay them: React shows what follows a fallback
+// 300 ms later.
+void Promise.all([router.load(), queryClient.prefetchQuery(sessionQuery)]).finally(show);

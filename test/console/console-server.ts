@@ -1,7 +1,6 @@
 /** The real server on the simulated engine, with the built console, and browsers at it. */
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
-import { ensureConsole } from '../../scripts/lib/console.mjs';
 import type { Client } from '../../src/contract/client.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 import { login, PASSWORD, startServerProcess, until, type ServerProcess } from '../fixtures/server-process.ts';
@@ -24,7 +23,6 @@ export function useConsoleServer(nodePorts: string, settings: Record<string, str
   const take = <Name extends keyof typeof held>(name: Name): NonNullable<(typeof held)[Name]> =>
     held[name] ?? expect.fail(`the ${name} has not started`);
   beforeAll(async () => {
-    await ensureConsole(process.execPath);
     held.server = await startServerProcess({ nodePorts, settings: { BERTH_ENGINE: 'simulated', ...settings } });
     held.browser = await launchBrowser();
     held.admin = await clientOf('admin');

@@ -1,6 +1,7 @@
 /** The launch page: what is chosen, kept and gone. */
 import { expect, test } from 'vitest';
 import { firstLaunchRequest } from '../fixtures/first-launch.ts';
+import { PASSWORD } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32740-32759');
@@ -27,6 +28,33 @@ test('a name is cleared, and a volume and an instance that are gone are reported
 
     await page.goto(`${server.server.apiUrl}/launch?like=${instanceId}`);
     await page.getByText('variables and labels of earlier are not copied').waitFor();
+  } finally {
+    await context.close();
+  }
+});
+
+test('a script that is not sent yet stays over a reload and a login, and is dropped with the page', async () => {
+  const { username } = await server.newAccount();
+  const { context, page } = await visit(server, username);
+  const script = page.getByLabel('At the first start');
+  try {
+    await page.goto(`${server.server.apiUrl}/launch?name=lab`);
+    await page.getByRole('button', { name: 'Scripts' }).click();
+    await script.fill('pip install torch');
+    await page.reload();
+    await expect.poll(() => script.inputValue()).toBe('pip install torch');
+    await context.clearCookies();
+    await page.reload();
+    await page.getByLabel('Name or email').fill(username);
+    await page.getByLabel('Password').fill(PASSWORD);
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/launch?name=lab');
+    await expect.poll(() => script.inputValue()).toBe('pip install torch');
+    await page.getByRole('link', { name: 'Volumes' }).first().click();
+    await page.getByRole('heading', { name: 'Volumes' }).waitFor();
+    await page.goto(`${server.server.apiUrl}/launch?name=lab`);
+    await page.getByRole('button', { name: 'Scripts' }).click();
+    expect(await script.inputValue()).toBe('');
   } finally {
     await context.close();
   }

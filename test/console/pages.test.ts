@@ -26,16 +26,16 @@ const cases = (isLong ? looks : looks.filter((_, nth) => nth === 3 || nth === 4)
   sampled(Object.keys(places), { oneIn: 8, from: 4 * nth }).map((name) => ({ name, look, ...look })),
 );
 
-/** One browser window for each look: what it has loaded is loaded once. */
-const visits = new Map<Look, Visit>();
+/** One browser window for the cases of a look, which follow each other: they share files. */
+let window: { look: Look; visited: Visit } | undefined;
 async function visitIn(look: Look): Promise<Visit> {
-  const visited = visits.get(look) ?? (await visit(server, 'admin', look));
-  visits.set(look, visited);
-  return visited;
+  if (window?.look !== look) {
+    await window?.visited.context.close();
+    window = { look, visited: await visit(server, 'admin', look) };
+  }
+  return window.visited;
 }
-afterAll(async () => {
-  for (const { context } of visits.values()) await context.close();
-});
+afterAll(() => window?.visited.context.close());
 
 /** Findings that axe calls serious or critical. */
 const seriousFindings = `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>

@@ -1,6 +1,7 @@
 /** What went wrong is said, with the way on. */
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { PASSWORD } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32480-32499');
@@ -28,16 +29,29 @@ test('a page that failed to load comes once the server answers', async () => {
   });
 });
 
-test('a form that is sent after the session ended leads to the login, and stays', async () => {
+test('a form that is sent after the session ended stays, leads to the login, and is sent after it', async () => {
   await visited('/volumes?create=true', async (page) => {
     const name = page.getByLabel('Name', { exact: true });
+    const create = page.getByRole('button', { name: 'Create', exact: true });
     await name.fill('kept');
     await page.context().clearCookies();
-    await page.getByRole('button', { name: 'Create' }).click();
+    // The page reads its volumes again, and the read is refused.
+    const refused = page.waitForResponse((response) => response.status() === 401);
+    const { regions } = await server.admin.listRegions();
+    const region = regions[0]?.regionId ?? expect.fail('no region');
+    await server.admin.createVolume({ name: 'elsewhere', sizeGB: 1, region, volumeType: 'filesystem' });
+    await refused;
+    await create.click();
     const link = page.getByRole('link', { name: 'Log in' });
     expect(await link.getAttribute('href')).toBe('/login?to=%2Fvolumes%3Fcreate%3Dtrue');
     expect(await link.getAttribute('target')).toBe('_blank');
     expect(await name.inputValue()).toBe('kept');
+    await page.context().request.post(`${server.server.apiUrl}/api/user/login`, {
+      data: { username: 'admin', password: PASSWORD },
+    });
+    await create.click();
+    await page.getByRole('link', { name: 'kept' }).waitFor();
+    await page.getByRole('link', { name: 'elsewhere' }).waitFor();
   });
 });
 

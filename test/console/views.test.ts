@@ -144,6 +144,8 @@ describe('a view of the console', () => {
     try {
       await page.goto(server.server.apiUrl + '/volumes');
       await page.getByRole('link', { name: 'data', exact: true }).click();
+      // The list has such a tab as well.
+      await page.getByRole('heading', { name: 'data', exact: true }).waitFor();
       await page.getByRole('tab', { name: 'Snapshots' }).click();
       await page.waitForURL('**/volumes/*?tab=snapshots');
       await page.reload();

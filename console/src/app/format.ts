@@ -25,42 +25,31 @@ export function useFormat(): Formats {
   return formats;
 }
 
+/** Made at its first use: the first page of a visit needs few of them. */
+function lazily<Made>(make: () => Made): () => Made {
+  let made: Made | undefined;
+  return () => (made ??= make());
+}
+
+const dollars = { style: 'currency', currency: 'USD', currencyDisplay: 'narrowSymbol' } as const;
+const toTheMinute = { hour: '2-digit', minute: '2-digit' } as const;
+
 function formatsIn(language: Language, texts: Texts) {
-  const whole = new Intl.NumberFormat(language, {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
-  });
-  const fine = new Intl.NumberFormat(language, {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
+  const number = (options: Intl.NumberFormatOptions) => lazily(() => new Intl.NumberFormat(language, options));
+  const time = (options: Intl.DateTimeFormatOptions) => lazily(() => new Intl.DateTimeFormat(language, options));
+  const whole = number(dollars);
+  const fine = number({
+    ...dollars,
     maximumSignificantDigits: 3,
     minimumFractionDigits: 2,
     roundingPriority: 'morePrecision',
   });
-  const large = new Intl.NumberFormat(language, {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
-    notation: 'compact',
-    maximumFractionDigits: 1,
-  });
-  const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
-  const dateTime = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' });
-  const clock = new Intl.DateTimeFormat(language, { hour: '2-digit', minute: '2-digit' });
-  const second = new Intl.DateTimeFormat(language, {
-    hour: '2-digit',
-    minute: '2-digit',
-    second: '2-digit',
-    hourCycle: 'h23',
-  });
-  const day = new Intl.DateTimeFormat(language, {
-    month: 'short',
-    day: 'numeric',
-    hour: '2-digit',
-    minute: '2-digit',
-  });
+  const large = number({ ...dollars, notation: 'compact', maximumFractionDigits: 1 });
+  const relative = lazily(() => new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' }));
+  const dateTime = time({ dateStyle: 'medium', timeStyle: 'medium' });
+  const clock = time(toTheMinute);
+  const second = time({ ...toTheMinute, second: '2-digit', hourCycle: 'h23' });
+  const day = time({ month: 'short', day: 'numeric', ...toTheMinute });
   const unit = (count: number, name: string) =>
     new Intl.NumberFormat(language, { style: 'unit', unit: name, unitDisplay: 'short' }).format(count);
 
@@ -75,22 +64,22 @@ function formatsIn(language: Language, texts: Texts) {
   };
   return {
     /** Cents, and more digits below a dime: `$0.0042`. */
-    money: (dollars: number): string => {
-      if (Math.abs(dollars) >= 100_000) return large.format(dollars);
-      return Math.abs(dollars) < 0.1 && dollars !== 0 ? fine.format(dollars) : whole.format(dollars);
+    money: (amount: number): string => {
+      if (Math.abs(amount) >= 100_000) return large().format(amount);
+      return Math.abs(amount) < 0.1 && amount !== 0 ? fine().format(amount) : whole().format(amount);
     },
     duration,
     ago: (atMs: number, nowMs: number): string => {
       const ms = atMs - nowMs;
       const [name, length] = steps.find(([, length]) => Math.abs(ms) >= length) ?? ['second', 1_000];
-      return relative.format(Math.trunc(ms / length), name);
+      return relative().format(Math.trunc(ms / length), name);
     },
-    dateTime: (atMs: number): string => dateTime.format(atMs),
+    dateTime: (atMs: number): string => dateTime().format(atMs),
     /** The clock with its seconds. */
-    clock: (atMs: number): string => second.format(atMs),
+    clock: (atMs: number): string => second().format(atMs),
     /** The clock today, else with the day. */
     at: (atMs: number): string =>
-      new Date(atMs).toDateString() === new Date().toDateString() ? clock.format(atMs) : day.format(atMs),
+      new Date(atMs).toDateString() === new Date().toDateString() ? clock().format(atMs) : day().format(atMs),
     /** How long money lasts until a time. */
     lasting: (untilMs: number | null): string => {
       const ms = untilMs === null ? Infinity : untilMs - Date.now();

@@ -7,7 +7,24 @@ import { viewToReturn } from './view-to-return.ts';
 /** The login page leads back to this view. */
 export const loginAddress = (): string => `/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`;
 
-export const leadToLogin = (): void => window.location.replace(loginAddress());
+let dialogs = 0;
+let hasEnded = false;
+
+/** After the login ended. An open dialog stays with what is typed: its refusal links to the login. */
+export function leadToLogin(): void {
+  if (dialogs === 0) return window.location.replace(loginAddress());
+  hasEnded = true;
+}
+
+/** While a dialog is open; returns its end, after which the page asks again who is logged in. */
+export function keepForDialog(): () => void {
+  dialogs += 1;
+  return () => {
+    dialogs -= 1;
+    // One dialog may follow another.
+    setTimeout(() => hasEnded && dialogs === 0 && window.location.reload());
+  };
+}
 
 export const sessionQuery = queryOptions({ queryKey: ['session'], queryFn: () => api.userInfo() });
 

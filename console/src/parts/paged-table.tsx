@@ -77,14 +77,19 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   const isPhone = useMediaQuery('(max-width: 48em)', false, { getInitialValueInEffect: false }) ?? false;
   const top = useRef<HTMLDivElement>(null);
   const [total, setTotal] = useState(0);
+  const [isShown, setShown] = useState(false);
   const rowPx = isPhone ? cardPx : ROW_PX;
   const virtualizer = useWindowVirtualizer({
     count: Math.ceil(total / BLOCK_ROWS),
     estimateSize: () => BLOCK_ROWS * rowPx,
-    overscan: OVERSCAN_BLOCKS,
+    // The first rows come sooner without those that nobody sees yet.
+    overscan: isShown ? OVERSCAN_BLOCKS : 0,
     scrollMargin: top.current?.offsetTop ?? 0,
+    // Rows have a fixed height, so nothing moves; the scroll to where the window is costs a layout.
+    scrollToFn: () => undefined,
   });
   useEffect(() => virtualizer.measure(), [virtualizer, rowPx]);
+  useEffect(() => setShown(total > 0), [total]);
   const indexes = virtualizer
     .getVirtualItems()
     .flatMap(({ index }) => Array.from({ length: BLOCK_ROWS }, (_, at) => index * BLOCK_ROWS + at))

@@ -26,9 +26,7 @@ interface Lists {
   pods: Map<string | undefined, Pod>;
 }
 
-export function makeObserve(
-  context: Pick<ClusterContext, 'cluster' | 'installation' | 'stopping'>,
-): Engine['observe'] {
+export function makeObserve(context: Pick<ClusterContext, 'cluster' | 'installation' | 'stopping'>): Engine['observe'] {
   const { cluster, installation, stopping } = context;
   let listed = 0;
   let reading: Promise<unknown> = Promise.resolve();

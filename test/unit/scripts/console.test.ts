@@ -18,8 +18,8 @@ const read = (name: string): Buffer => readFileSync(path.join(base, 'dist/consol
 const ensure = (): Promise<void> =>
   ensureConsole('node', {
     base,
-    async build({ command, args }) {
-      builds.push([command, ...args]);
+    async build({ command, args, env }) {
+      builds.push([command, ...args, env?.['NODE_ENV'] ?? 'no NODE_ENV']);
       write('dist/console/index.html', '<html>');
       write('dist/console/console-assets/index-a.js', 'console.log(1)');
       return { code, signal: null };
@@ -40,7 +40,8 @@ afterEach(() => rmSync(base, { recursive: true, force: true }));
 test('builds once, with a compressed copy of each file of text', async () => {
   await ensure();
   await ensure();
-  expect(builds).toEqual([expect.arrayContaining(['node', path.join(base, 'node_modules/vite/bin/vite.js'), 'build'])]);
+  const command = ['node', path.join(base, 'node_modules/vite/bin/vite.js'), 'build', 'production'];
+  expect(builds).toEqual([expect.arrayContaining(command)]);
   expect(brotliDecompressSync(read('console-assets/index-a.js.br')).toString()).toBe('console.log(1)');
   expect(gunzipSync(read('console-assets/index-a.js.gz')).toString()).toBe('console.log(1)');
   expect(existsSync(path.join(base, 'dist/console/index.html.br'))).toBe(false);

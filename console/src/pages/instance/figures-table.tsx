@@ -12,7 +12,10 @@ export function FiguresTable({ charts }: { charts: readonly ChartData[] }) {
       <Title order={2} fz="sm" mb={4}>
         {texts.table}
       </Title>
-      <Table.ScrollContainer minWidth={420}>
+      <Table.ScrollContainer
+        minWidth={420}
+        scrollAreaProps={{ viewportProps: { tabIndex: 0, role: 'region', 'aria-label': texts.table } }}
+      >
         <Table fz="sm" verticalSpacing={3}>
           <Table.Thead>
             <Table.Tr>

@@ -1,5 +1,5 @@
 /** The next sensible act of an instance as a button; the others in a menu, each with a reason. */
-import { Button, Menu, UnstyledButton } from '@mantine/core';
+import { Menu, UnstyledButton } from '@mantine/core';
 import { IconDotsVertical } from '@tabler/icons-react';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -47,9 +47,16 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
   return (
     <div className={classes.acts}>
       {next !== null && (
-        <Button variant={next === 'open' ? 'light' : 'default'} loading={act.isPending} onClick={onNext}>
+        <button
+          type="button"
+          className={classes.next}
+          data-light={next === 'open' || undefined}
+          disabled={act.isPending}
+          aria-busy={act.isPending}
+          onClick={onNext}
+        >
           {acts[next]}
-        </Button>
+        </button>
       )}
       {isMenuUsed ? (
         <Menu position="bottom-end" defaultOpened returnFocus>
@@ -68,14 +75,15 @@ export function RowActs({ instance }: { instance: InstanceObject }) {
         </Menu>
       ) : (
         // The menus of all rows would be most of the work of a scroll.
-        <UnstyledButton
+        <button
+          type="button"
           className={classes.more}
           aria-label={texts.common.more}
           aria-haspopup="menu"
           onClick={() => setMenuUsed(true)}
         >
           <IconDotsVertical size={16} />
-        </UnstyledButton>
+        </button>
       )}
       {isTerminating && <TerminateDialog instances={[instance]} onClose={() => setTerminating(false)} />}
     </div>

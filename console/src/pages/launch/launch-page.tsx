@@ -2,7 +2,7 @@
 import { Box, Grid, Group, Paper, Stack, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
-import { useMemo, useState } from 'react';
+import { useMemo } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { catalogQuery, imagesQuery, volumesQuery } from '../../app/queries.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
@@ -10,16 +10,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { Loading } from '../../parts/loading.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { AccessBlock } from './access-block.tsx';
-import {
-  bodyOf,
-  choicesLike,
-  choicesOfBody,
-  draftOf,
-  noScripts,
-  offersOf,
-  type Choices,
-  type Scripts,
-} from './draft.ts';
+import { bodyOf, choicesLike, choicesOfBody, draftOf, noScripts, offersOf, type Choices } from './draft.ts';
 import classes from './launch.module.css';
 import { Note } from './note.tsx';
 import { PayBlock } from './pay-block.tsx';
@@ -29,6 +20,7 @@ import { readLaunchSearch, type LaunchSearch } from './search.ts';
 import { StorageBlock } from './storage-block.tsx';
 import { TemplateMenu } from './template-menu.tsx';
 import { WhatBlock } from './what-block.tsx';
+import { useWritten } from './written.ts';
 
 const route = getRouteApi('/launch');
 
@@ -43,7 +35,7 @@ export function LaunchPage() {
   const liked = useQuery(likedQuery(search.like));
   const isTemplated = search.template !== undefined;
   const templates = useQuery({ ...templatesQuery, enabled: isTemplated });
-  const [written, setWritten] = useState<Scripts>();
+  const [written, setWritten] = useWritten();
   const known = useMemo(
     () =>
       catalog.data && images.data && volumes.data
