@@ -39,7 +39,8 @@ export const conformanceGroups = {
   instances: [describeLifecycle, describeFaults, describeOwnership],
   inside: [describeInside, describeLogs],
   commands: [describeOpenExec],
-  network: [describeNetwork, describeJoining, describeSurroundings, describeDockerInside],
+  network: [describeNetwork],
+  host: [describeJoining, describeSurroundings, describeDockerInside],
   images: [describeImages],
 } satisfies Record<string, readonly Part[]>;
 export type ConformanceGroup = keyof typeof conformanceGroups;

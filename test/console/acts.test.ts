@@ -1,5 +1,6 @@
 /** Acts are done once, for the account that the page shows, and dialogs give the focus back. */
 import { expect, test } from 'vitest';
+import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 
@@ -47,7 +48,7 @@ test('a page reloads when another account logs in elsewhere in the browser', asy
   }
 });
 
-test('the focus is back on what opened a dialog when it closes', async () => {
+longTest('the focus is back on what opened a dialog when it closes', async () => {
   const { username } = await server.newAccount();
   const { context, page } = await visit(server, username);
   try {

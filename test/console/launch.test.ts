@@ -1,12 +1,13 @@
 /** The launch page: what is chosen, kept and gone. */
 import { expect, test } from 'vitest';
 import { firstLaunchRequest } from '../fixtures/first-launch.ts';
+import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32740-32759');
 
-test('a name is cleared, and a volume and an instance that are gone are reported', async () => {
+longTest('a name is cleared, and a volume and an instance that are gone are reported', async () => {
   const { username, client } = await server.newAccount();
   const { instanceId } = await client.launch(await firstLaunchRequest(client, { name: 'earlier' }));
   const { context, page } = await visit(server, username);
@@ -94,7 +95,7 @@ test('a template is replaced, chosen, loaded again and deleted', async () => {
   }
 });
 
-test('a list of templates that fails leaves the launch as it is, and is reported in the menu', async () => {
+longTest('a list of templates that fails leaves the launch as it is, and is reported in the menu', async () => {
   const { username } = await server.newAccount();
   const { context, page } = await visit(server, username);
   try {

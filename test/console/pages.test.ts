@@ -23,7 +23,7 @@ const looks: Look[] = [360, 1280, 3840].flatMap((width) =>
 
 /** At short, some pages in two looks, which differ in all. */
 const cases = (isLong ? looks : looks.filter((_, nth) => nth === 3 || nth === 4)).flatMap((look, nth) =>
-  sampled(Object.keys(places), { oneIn: 8, from: 4 * nth }).map((name) => ({ name, look, ...look })),
+  sampled(Object.keys(places), { oneIn: 14, from: 7 * nth }).map((name) => ({ name, look, ...look })),
 );
 
 /** One browser window for the cases of a look, which follow each other: they share files. */

@@ -1,6 +1,7 @@
 /** What went wrong is said, with the way on. */
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
 import { useConsoleServer, visit } from './console-server.ts';
 
@@ -16,7 +17,7 @@ async function visited(at: string, act: (page: Page) => Promise<void>): Promise<
   }
 }
 
-test('a page that failed to load comes once the server answers', async () => {
+longTest('a page that failed to load comes once the server answers', async () => {
   await visited('/settings', async (page) => {
     await page.getByRole('heading', { name: 'Settings' }).waitFor();
     await page.context().setOffline(true);
@@ -55,7 +56,7 @@ test('a form that is sent after the session ended stays, leads to the login, and
   });
 });
 
-test('an address of what is not there leads to the list', async () => {
+longTest('an address of what is not there leads to the list', async () => {
   await visited('/volumes/none', async (page) => {
     await page.getByRole('heading', { name: 'No such volume' }).waitFor();
     await page.locator('main').getByRole('link', { name: 'Volumes' }).click();

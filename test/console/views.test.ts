@@ -4,6 +4,7 @@ import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { launchFirst } from '../fixtures/first-launch.ts';
 import { sampled } from '../fixtures/level.ts';
+import { longTest } from '../fixtures/long-test.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
 import { furnish, type PlaceIds } from './places.ts';
 
@@ -95,7 +96,7 @@ describe('a view of the console', () => {
     }
   });
 
-  test('the title names what is shown, and follows the navigation', async () => {
+  longTest('the title names what is shown, and follows the navigation', async () => {
     const { context, page } = await visit(server, 'admin');
     try {
       await page.goto(`${server.server.apiUrl}/instances/${ids.instance}`);
@@ -111,7 +112,7 @@ describe('a view of the console', () => {
     }
   });
 
-  test('a phone shows the whole status of an instance with a long name', async () => {
+  longTest('a phone shows the whole status of an instance with a long name', async () => {
     const name = 'long-'.repeat(12) + 'name';
     const { username, client } = await server.newAccount();
     await launchFirst(client, { name, initScript: '', nodePorts: [] });
@@ -125,7 +126,7 @@ describe('a view of the console', () => {
     }
   });
 
-  test('loading parts have a name, and a volume has the same status at each place', async () => {
+  longTest('loading parts have a name, and a volume has the same status at each place', async () => {
     const { context, page } = await visit(server, 'admin');
     try {
       await page.route('**/operation/list', () => undefined);

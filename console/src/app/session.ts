@@ -10,7 +10,7 @@ export const loginAddress = (): string => `/login?${new URLSearchParams({ to: vi
 let dialogs = 0;
 let hasEnded = false;
 
-/** After the login ended. An open dialog stays with what is typed: its refusal links to the login. */
+/** After the login ended. An open dialog stays, with what is typed: it links to the login. */
 export function leadToLogin(): void {
   if (dialogs === 0) return window.location.replace(loginAddress());
   hasEnded = true;

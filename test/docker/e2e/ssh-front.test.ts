@@ -83,8 +83,8 @@ const LARGE_MB = atLevel({ short: 20, long: 60, soak: 200 });
 
 // The short level tests the front and sshd once each.
 describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ image, hasSshd, hasBash }) => {
-  // Transfers through sshd pass no code of Berth.
-  const transferTest = hasSshd ? longTest : test;
+  // What the front does is done by sshd here, which is not Berth's code.
+  const frontTest = hasSshd ? longTest : test;
   let id: string;
   let port: number;
   const ssh = (command: string, stdin?: string) => user.sh(port, `$SSH '${command}'`, stdin);
@@ -156,7 +156,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect((await ssh('nothing-that-is-there')).code).toBe(127);
   });
 
-  test('a shell on a terminal has its size, resizes, Ctrl-C and an exit code', async () => {
+  frontTest('a shell on a terminal has its size, resizes, Ctrl-C and an exit code', async () => {
     const shell = user.begin(port, '$SSH -tt', { columns: 132, rows: 43 });
     shell.type('stty size; echo "term=$TERM"\n');
     await until(
@@ -192,7 +192,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect((await resized.ended).stdout).toContain('30 100');
   });
 
-  transferTest(`${LARGE_MB} MB go in and come back intact`, async () => {
+  frontTest(`${LARGE_MB} MB go in and come back intact`, async () => {
     const file = join(user.folder, 'large');
     const bytes = randomBytes(LARGE_MB * 1_000_000);
     await writeFile(file, bytes);
@@ -209,7 +209,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     process.stderr.write(`${LARGE_MB} MB in: ${Math.round(inMs)} ms (${hasSshd ? 'sshd' : 'front'})\n`);
   });
 
-  transferTest('scp, sftp and rsync work both ways, across key re-exchanges', async () => {
+  frontTest('scp, sftp and rsync work both ways, across key re-exchanges', async () => {
     const bytes = randomBytes(10_000_000);
     await writeFile(join(user.folder, 'file'), bytes);
     const scp = await user.sh(
@@ -231,7 +231,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect(scp).toEqual({ code: 0, stdout: 'done\n', stderr: '' });
   });
 
-  transferTest(
+  frontTest(
     'forwards ports: -L and -D to 127.0.0.1 inside with many connections at once, -R from a port inside',
     async () => {
       const server = user.begin(
@@ -279,7 +279,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     },
   );
 
-  test('forwards the agent for as long as its connection', async () => {
+  frontTest('forwards the agent for as long as its connection', async () => {
     // An image without ssh has no ssh-add, so a small client speaks the agent protocol.
     const ask = hasBash
       ? `import os,socket; s=socket.socket(socket.AF_UNIX); s.connect(os.environ["SSH_AUTH_SOCK"]); s.sendall(b"\\0\\0\\0\\1\\x0b"); print(s.recv(9)[4])`
@@ -294,7 +294,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect((await ssh('echo "none:$SSH_AUTH_SOCK"')).stdout).toBe('none:\n');
   });
 
-  test('serves VS Code: a script on stdin, a background server, and a tunnel to it', async () => {
+  frontTest('serves VS Code: a script on stdin, a background server, and a tunnel to it', async () => {
     const script = 'cd /tmp; (setsid sleep 300 >/tmp/log 2>&1 </dev/null & echo pid=$!); echo listening\n';
     const begun = await user.sh(port, `$SSH -T ${hasBash ? 'bash' : 'sh'}`, script);
     expect(begun).toMatchObject({ code: 0, stdout: expect.stringMatching(/^pid=\d+\nlistening\n$/) });
@@ -313,7 +313,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     ).toEqual(Array.from({ length: 20 }, (_, n) => String(n + 1)));
   });
 
-  test('a hang-up ends the terminal’s programs, and no background program', async () => {
+  frontTest('a hang-up ends the terminal’s programs, and no background program', async () => {
     const shell = user.begin(port, '$SSH -tt sh', { columns: 80, rows: 24 });
     await until(
       async () => shell.said(),
@@ -367,7 +367,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     for (const one of [second, third]) await one.remove();
   });
 
-  test.each(['ed25519', 'P-256'] as const)('a security key logs in only when touched: %s', async (curve) => {
+  frontTest.each(['ed25519', 'P-256'] as const)('a security key logs in only when touched: %s', async (curve) => {
     const key = await makeSecurityKey(curve, join(user.folder, `agent-${curve}`));
     const { sshKey } = await inside.client.createSshKey({ name: curve, publicKey: key.publicKey });
     const line = `ssh -o IdentityAgent=${key.socket} -o IdentityFile=none -o IdentitiesOnly=no $SSH_OPTIONS -p $PORT root@127.0.0.1 echo in`;

@@ -1,4 +1,4 @@
-/** The Docker engine conforms to the engine contract: networks, the host, and Docker inside. */
+/** The Docker engine conforms to the engine contract: networks and node ports. */
 import { describeConformance } from '../../conformance/engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';
 

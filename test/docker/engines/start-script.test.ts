@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Environment } from '../../../src/domain/environment.ts';
 import { runCell } from '../../fixtures/jupyter.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { docker, eventually, image, images, lab, run, start } from './start-script-fixture.ts';
 
 describe('ssh', () => {
@@ -29,7 +30,7 @@ describe('ssh', () => {
     expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
   });
 
-  it('has prompts with the name of the instance, and with a new name from the next login on', async () => {
+  longTest('has prompts with the name of the instance, and with a new name from the next login on', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
     const prompts = () => instance.ssh('for shell in bash sh; do echo exit | $shell -l -i 2>&1; done; hostname');
@@ -43,7 +44,7 @@ describe('ssh', () => {
     expect(renamed.endsWith(hostName)).toBe(true);
   });
 
-  it('shows the notice of a stop as soon as the file is replaced, also after a restart', async () => {
+  longTest('shows the notice of a stop as soon as the file is replaced, also after a restart', async () => {
     const instance = await start({});
     const notice = () => instance.ssh('cat /run/berth/notice.json');
     await eventually(async () => expect(await notice()).toBe('{}\n'));
@@ -69,7 +70,7 @@ describe('ssh', () => {
     );
   });
 
-  it('uses the given host key, unless it has one already', async () => {
+  longTest('uses the given host key, unless it has one already', async () => {
     const [given, other] = [join(lab, `given-${randomUUID()}`), join(lab, `other-${randomUUID()}`)];
     for (const file of [given, other]) await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', file]);
     const instance = await start({ hostKey: await readFile(given, 'utf8') });
@@ -86,12 +87,12 @@ describe('ssh', () => {
     expect(await instance.ssh('stat -c %a /var/lib/berth/instance/*/ssh_host_ed25519_key')).toBe('600\n');
   });
 
-  it('generates a host key when the given one is invalid', async () => {
+  longTest('generates a host key when the given one is invalid', async () => {
     const instance = await start({ hostKey: 'this is no key\n' });
     await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
   });
 
-  it('is restarted when sshd dies', async () => {
+  longTest('is restarted when sshd dies', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
     await instance.ssh('pkill -f "sshd -D"').catch(() => {});
@@ -144,7 +145,7 @@ describe('the environment', () => {
     );
   });
 
-  it('reaches commands by ssh of other shells, without values of several lines', async () => {
+  longTest('reaches commands by ssh of other shells, without values of several lines', async () => {
     const before = "sed -i 's|^\\(root:.*:\\).*|\\1/bin/sh|' /etc/passwd";
     const instance = await start({ variables, before });
     await eventually(async () => expect(JSON.parse(await instance.ssh(command))).toEqual({ ...expected, KEY: null }));
@@ -193,7 +194,7 @@ describe('the init script', () => {
     await eventually(async () => expect(await instance.ssh('cat count')).toBe('x'));
   });
 
-  it('may write without end: the log stops at 10 MiB, and the script goes on', async () => {
+  longTest('may write without end: the log stops at 10 MiB, and the script goes on', async () => {
     const instance = await start({ initScript: 'head -c 30000000 /dev/zero; echo error >&2; exit 5' });
     await eventually(async () => expect((await instance.said()).at(-1)).toMatch(/^berth: init exit 5 /));
     await eventually(async () =>
@@ -230,7 +231,7 @@ describe('the notebook', () => {
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
 
-  it('gives the first kernel a prepared process, unless packages were installed since its start', async () => {
+  longTest('gives the first kernel a prepared process, unless packages were installed since its start', async () => {
     const instance = await start({ env: ['GREETING=hello'] });
     const headers = { authorization: `token ${instance.token}` };
     const inKernel = async (code: string): Promise<string> =>
@@ -249,7 +250,7 @@ describe('the notebook', () => {
     expect(await inKernel(`import mine; ${how}`)).toMatch(/^ipykernel_launcher /);
   });
 
-  it('accepts the Berth token although the image sets a password and a token', async () => {
+  longTest('accepts the Berth token although the image sets a password and a token', async () => {
     const own =
       '{"ServerApp":{"token":"","password":"argon2:x"},"IdentityProvider":{"token":"own"},"PasswordIdentityProvider":{"hashed_password":"argon2:x"}}';
     const instance = await start({

@@ -1,0 +1,5 @@
+/** The Docker engine conforms to the engine contract: joined networks, the host, and Docker inside. */
+import { describeConformance } from '../../conformance/engine.ts';
+import { makeDockerFixture } from './docker-fixture.ts';
+
+describeConformance('docker', makeDockerFixture, 'host');
