@@ -1,4 +1,4 @@
-/** The Docker engine conforms to the engine contract: joined networks, the host, and Docker inside. */
+/** The Docker engine conforms to the engine contract: joined networks, and Docker inside. */
 import { describeConformance } from '../../conformance/engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';
 
