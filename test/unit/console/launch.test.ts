@@ -92,6 +92,12 @@ describe('choices that are gone', () => {
   });
 });
 
+it('a billing mode without a price for the type is reported, and gives way to the hourly one', () => {
+  expect(draft({ mode: 'perMonth' })).toMatchObject({ mode: 'perHour', isOtherMode: true });
+  expect(draft({ mode: 'perHour' })).toMatchObject({ mode: 'perHour', isOtherMode: false });
+  expect(draft({}, { mode: 'perMonth' })).toMatchObject({ mode: 'perHour', isOtherMode: false });
+});
+
 describe('a launch like an earlier one', () => {
   const example = instanceSchema.parse(exampleOf(instanceSchema));
   const { instanceSpecInfo: spec } = example;

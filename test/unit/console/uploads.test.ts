@@ -1,6 +1,13 @@
 /** The queue of uploads, and the paths that it fills. */
 import { expect, test } from 'vitest';
-import { crumbsOf, folderOf, foldersFor, joined, lastNameOf } from '../../../console/src/pages/volumes/files/paths.ts';
+import {
+  crumbsOf,
+  folderOf,
+  foldersFor,
+  joined,
+  lastNameOf,
+  visible,
+} from '../../../console/src/pages/volumes/files/paths.ts';
 import {
   makeUploads,
   type SendOptions,
@@ -129,4 +136,10 @@ test('creates the folders of a drop once, parents first, and none that are there
   const files = ['here/x/y/1', 'here/x/2', 'here/3', 'here/x/y/4'];
   expect(foldersFor(files, 'here')).toEqual(['here/x', 'here/x/y']);
   expect(foldersFor(['a/1', '2'], '')).toEqual(['a']);
+});
+
+test('characters that hide or reorder a name are shown', () => {
+  expect(visible('photo\u202Egpj.exe')).toBe(String.raw`photo\u{202e}gpj.exe`);
+  expect(visible('a\nb\u0000')).toBe(String.raw`a\u{a}b\u{0}`);
+  expect(visible('Übung 数据 👩‍🔬.txt')).toBe('Übung 数据 👩‍🔬.txt');
 });

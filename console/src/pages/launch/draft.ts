@@ -149,6 +149,8 @@ export interface Draft extends Required<Omit<Choices, 'dataDiskGB' | 'offer' | '
   isOtherOffer: boolean;
   image: Image;
   isOtherImage: boolean;
+  /** The offer has no price in the mode chosen. */
+  isOtherMode: boolean;
   dataDiskGB: number | null;
 }
 
@@ -176,6 +178,7 @@ export function draftOf(choices: Choices, last: Choices, { offers, images, volum
     image,
     isOtherImage: choices.imageId !== undefined && chosenImage === undefined,
     mode,
+    isOtherMode: choices.mode !== undefined && mode !== choices.mode,
     duration: isByHour(mode) ? 1 : (choices.duration ?? last.duration ?? 1),
     autoRenew: choices.autoRenew ?? false,
     resume: choices.resume ?? mode === 'tidePerHour',

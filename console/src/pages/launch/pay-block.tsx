@@ -6,6 +6,7 @@ import { useTexts } from '../../texts/provider.tsx';
 import type { BlockProps } from './block.ts';
 import { isByHour, priceOf } from './draft.ts';
 import classes from './launch.module.css';
+import { Note } from './note.tsx';
 import { OffPeakClock } from './off-peak-clock.tsx';
 
 export function PayBlock({ draft, change }: BlockProps) {
@@ -17,6 +18,7 @@ export function PayBlock({ draft, change }: BlockProps) {
   return (
     <Stack gap="sm">
       <Title order={2}>{launch.pay}</Title>
+      {draft.isOtherMode && <Note>{launch.otherMode(offer.typeName, launch.modes[mode].name)}</Note>}
       <Radio.Group
         aria-label={launch.pay}
         value={mode}

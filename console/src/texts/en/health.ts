@@ -40,6 +40,10 @@ export const health = {
     tasks: 'The tasks',
   },
   tasks: 'Background tasks',
+  tasksFailed: (failed: number, all: number) =>
+    failed === 0 ? `The last runs of all ${all} succeeded.` : `The last runs of ${failed} of ${all} failed.`,
+  allTasks: 'Show all',
+  onlyFailed: 'Show failed only',
   columns: { task: 'Task', state: 'Last run', every: 'Every', last: 'Started', took: 'Took', failures: 'Failures' },
   runs: 'runs now',
   succeeded: 'succeeded',

@@ -21,6 +21,8 @@ export const launch = {
     `No place is free for ${type} now. A launch waits in the queue, and starts by itself when a place becomes free.`,
   takeInstead: (type: string) => `Take ${type} instead, which is available now`,
   otherType: (type: string) => `The instance type you chose is no longer offered. ${type} is selected instead.`,
+  otherMode: (type: string, mode: string) =>
+    `${type} has no price in the billing mode you chose. ${mode} is selected instead.`,
   otherImage: (image: string) => `The image you chose is no longer offered. ${image} is selected instead.`,
   pay: 'How it is paid',
   modes: {

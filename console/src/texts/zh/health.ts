@@ -35,6 +35,10 @@ export const health: Texts['health'] = {
     tasks: '查看任务',
   },
   tasks: '后台任务',
+  tasksFailed: (failed, all) =>
+    failed === 0 ? `全部 ${all} 项上次运行均成功。` : `${all} 项中有 ${failed} 项上次运行失败。`,
+  allTasks: '显示全部',
+  onlyFailed: '只显示失败的',
   columns: { task: '任务', state: '上次运行', every: '间隔', last: '开始于', took: '耗时', failures: '失败' },
   runs: '运行中',
   succeeded: '成功',

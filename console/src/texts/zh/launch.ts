@@ -17,6 +17,7 @@ export const launch: Texts['launch'] = {
   outOfStock: (type) => `${type} 暂无空位。启动请求会排队，有空位时自动启动。`,
   takeInstead: (type) => `改用 ${type}（现在可用）`,
   otherType: (type) => `所选的实例规格已不再提供，已改选 ${type}。`,
+  otherMode: (type, mode) => `${type} 不支持所选的计费方式，已改选${mode}。`,
   otherImage: (image) => `所选的镜像已不再提供，已改选 ${image}。`,
   pay: '计费方式',
   modes: {

@@ -26,7 +26,7 @@ import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { Volume } from '../volume.ts';
 import classes from './files.module.css';
-import { joined } from './paths.ts';
+import { joined, visible } from './paths.ts';
 import { addressOfFile } from './send-file.ts';
 import { filesKey } from './upload-state.ts';
 
@@ -120,12 +120,13 @@ function FileName({ volume, path, entry: { name, kind, reachable } }: EntryProps
   const { files } = useTexts();
   const Icon = icons[kind];
   const whole = joined(path, name);
+  const shown = <bdi>{visible(name)}</bdi>;
   return (
     <span className={classes.name}>
       <Icon size={16} stroke={1.6} role="img" aria-label={files.kinds[kind]} />
       {!reachable ? (
         <Text span size="sm" title={files.unreachable}>
-          {name} · {files.unreachable}
+          {shown} · {files.unreachable}
         </Text>
       ) : kind === 'folder' ? (
         <AnchorLink
@@ -135,15 +136,15 @@ function FileName({ volume, path, entry: { name, kind, reachable } }: EntryProps
           search={{ tab: 'files', path: whole }}
           preload={false}
         >
-          {name}
+          {shown}
         </AnchorLink>
       ) : kind === 'file' ? (
         <Anchor size="sm" href={addressOfFile(volume.id, whole)} download={name}>
-          {name}
+          {shown}
         </Anchor>
       ) : (
         <Text span size="sm">
-          {name}
+          {shown}
         </Text>
       )}
     </span>
@@ -159,15 +160,15 @@ function FileActs({ volume, path, entry: { name, kind, sizeBytes, reachable } }:
   const whole = joined(path, name);
   const loses =
     kind === 'folder'
-      ? files.deleteFolder(name)
+      ? files.deleteFolder(visible(name))
       : kind === 'link'
-        ? files.deleteLink(name)
-        : files.deleteFile(name, bytes(sizeBytes));
+        ? files.deleteLink(visible(name))
+        : files.deleteFile(visible(name), bytes(sizeBytes));
   return (
     <>
       <Menu position="bottom-end">
         <Menu.Target>
-          <ActionIcon size="sm" aria-label={`${common.more}: ${name}`}>
+          <ActionIcon size="sm" aria-label={`${common.more}: ${visible(name)}`}>
             <IconDotsVertical size={15} />
           </ActionIcon>
         </Menu.Target>

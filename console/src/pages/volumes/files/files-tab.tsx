@@ -12,7 +12,7 @@ import { filesOfDrop } from './dropped.ts';
 import { FileList } from './file-list.tsx';
 import classes from './files.module.css';
 import { NewFolderModal } from './new-folder-modal.tsx';
-import { crumbsOf, type Crumb } from './paths.ts';
+import { crumbsOf, visible, type Crumb } from './paths.ts';
 import { filesKey, startUpload } from './upload-state.ts';
 import { UploadPanel } from './upload-panel.tsx';
 import type { UploadFile } from './uploads.ts';
@@ -106,7 +106,7 @@ function Crumbs({ volume, path }: { volume: Volume; path: string }) {
       {[top, ...crumbsOf(path)].map((crumb) =>
         crumb.path === path ? (
           <Text key={crumb.path} span size="sm" fw={600} aria-current="page">
-            {crumb.name}
+            <bdi>{visible(crumb.name)}</bdi>
           </Text>
         ) : (
           <AnchorLink
@@ -116,7 +116,7 @@ function Crumbs({ volume, path }: { volume: Volume; path: string }) {
             params={{ volumeId: volume.id }}
             search={{ tab: 'files', path: crumb.path || undefined }}
           >
-            {crumb.name}
+            <bdi>{visible(crumb.name)}</bdi>
           </AnchorLink>
         ),
       )}

@@ -2,6 +2,13 @@
 
 export const joined = (folder: string, name: string): string => (folder === '' ? name : `${folder}/${name}`);
 
+/** Characters that are invisible, or reorder the characters around them. */
+const HIDDEN = /[\p{Cc}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
+
+/** A name whose hidden characters show: `photo\u{202e}gpj.exe`. */
+export const visible = (name: string): string =>
+  name.replaceAll(HIDDEN, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+
 export const lastNameOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
 export const folderOf = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf('/')));
