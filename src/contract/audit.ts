@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import {
   answer,
+  flag,
   id,
   integer,
   oneOfText,
@@ -22,6 +23,7 @@ export const auditListRequest = request('ListAuditRequest', {
   route: plainText(64).describe('Only requests of this route, by its name in the API document').optional(),
   subjectId: id.describe('Only requests about this resource').optional(),
   outcome: plainText(64).describe('Only requests with this outcome: `ok`, or an error code').optional(),
+  withoutReads: flag('Leaves out requests that only read, unless they were refused').optional(),
   fromUnixMs: time('Only requests from this time on, Unix milliseconds'),
   toUnixMs: time('Only requests before this time, Unix milliseconds'),
 });

@@ -1,7 +1,7 @@
 /** The audit log: pending records, sealed records, and both ends of the chain. */
 import { sql, type Selectable, type SelectQueryBuilder } from 'kysely';
 import { z } from 'zod';
-import { CHAIN_START, type AuditFields, type ChainLink } from '../../domain/audit.ts';
+import { AUDIT_OK, CHAIN_START, type AuditFields, type ChainLink } from '../../domain/audit.ts';
 import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { AuditTable } from '../db/audit-schema.ts';
@@ -73,17 +73,21 @@ export interface AuditFilter {
   route?: string | undefined;
   subjectId?: string | undefined;
   outcome?: string | undefined;
+  /** Routes of which only refusals are wanted. */
+  onlyRefusedOf?: readonly string[] | undefined;
   fromMs?: number | undefined;
   toMs?: number | undefined;
 }
 
 function filtered<O>(query: SelectQueryBuilder<Schema, 'audit', O>, filter: AuditFilter) {
-  const { subjectId, fromMs, toMs } = filter;
+  const { subjectId, onlyRefusedOf = [], fromMs, toMs } = filter;
   let found = query;
   for (const column of ['accountId', 'route', 'outcome'] as const) {
     const value = filter[column];
     if (value !== undefined) found = found.where(column, '=', value);
   }
+  if (onlyRefusedOf.length > 0)
+    found = found.where((eb) => eb.or([eb('route', 'not in', onlyRefusedOf), eb('outcome', '<>', AUDIT_OK)]));
   if (fromMs !== undefined) found = found.where('atMs', '>=', fromMs);
   if (toMs !== undefined) found = found.where('atMs', '<', toMs);
   if (subjectId === undefined) return found;

@@ -165,6 +165,22 @@ test('lists records for administrators alone', async () => {
   expect((await api.post('/admin/audit/list', { pager }, { token: alice.token })).status).toBe(403);
 });
 
+test('lists without requests that only read, but with their refusals', async () => {
+  await api.admin.client.fleet();
+  expect((await api.post('/admin/fleet', {}, { token: alice.token })).status).toBe(403);
+  await alice.client.updateInstance({ instanceId, name: 'changed' });
+  await api.wired.audited();
+  const list = async (withoutReads: boolean) => {
+    const pager = { currentPage: 1, pageSize: 500 };
+    const { records } = await api.admin.client.listAudit({ pager, withoutReads });
+    return records.map(({ route, outcome }) => `${route} ${outcome}`);
+  };
+  expect(await list(false)).toEqual(expect.arrayContaining(['fleet ok', 'fleet forbidden', 'updateInstance ok']));
+  const changes = await list(true);
+  expect(changes).toEqual(expect.arrayContaining(['fleet forbidden', 'updateInstance ok']));
+  expect(changes).not.toContain('fleet ok');
+});
+
 test('does not answer a change that could not be recorded', async () => {
   const { audit } = api.wired.control;
   const { record } = audit;

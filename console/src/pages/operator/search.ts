@@ -74,10 +74,12 @@ export interface AuditSearch {
   outcome?: string;
   from?: number;
   to?: number;
+  /** Whether requests that only read are shown as well. */
+  reads?: true;
   /** Position of the open record. */
   open?: number;
 }
-export const readAuditSearch = ({ account, route, subject, outcome, from, to, open }: Given): AuditSearch =>
+export const readAuditSearch = ({ account, route, subject, outcome, from, to, reads, open }: Given): AuditSearch =>
   present({
     account: textOf(account),
     route: textOf(route),
@@ -85,5 +87,6 @@ export const readAuditSearch = ({ account, route, subject, outcome, from, to, op
     outcome: textOf(outcome),
     from: timeOf(from),
     to: timeOf(to),
+    reads: reads === true ? reads : undefined,
     open: timeOf(open),
   });

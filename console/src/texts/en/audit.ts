@@ -15,6 +15,7 @@ export const audit = {
   outcome: 'Outcome: ok, or a code',
   from: 'From',
   to: 'Until',
+  reads: 'Also what only reads',
   columns: {
     time: 'When',
     who: 'Who',

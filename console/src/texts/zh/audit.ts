@@ -17,6 +17,7 @@ export const audit: Texts['audit'] = {
   outcome: '结果：ok 或错误代码',
   from: '从',
   to: '至',
+  reads: '也显示只读操作',
   columns: { time: '时间', who: '操作者', what: '操作', which: '对象', outcome: '结果', address: '来源' },
   nobody: '未知',
   ok: '成功',

@@ -1,5 +1,5 @@
 /** Who did what, to what, and with which outcome. */
-import { Anchor, Button, Code, Group, Stack, Text, TextInput, Title } from '@mantine/core';
+import { Anchor, Button, Code, Group, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import type { AnswerOf } from '../../../../../src/contract/routes.ts';
@@ -29,17 +29,18 @@ export function AuditPage() {
   useFresh('audit');
   const change = (over: AuditSearch, replace = true): void =>
     void navigate({ search: (now) => readAuditSearch({ ...now, ...over }), replace, resetScroll: false });
-  const { account, route: routeName, subject, outcome, from, to, open } = search;
+  const { account, route: routeName, subject, outcome, from, to, reads = false, open } = search;
   const accountId = useAccountId(account);
   const filters = {
     ...(typeof accountId === 'string' ? { accountId } : {}),
     ...(routeName === undefined ? {} : { route: routeName }),
     ...(subject === undefined ? {} : { subjectId: subject }),
     ...(outcome === undefined ? {} : { outcome }),
+    ...(reads ? {} : { withoutReads: true }),
     ...(from === undefined ? {} : { fromUnixMs: from }),
     ...(to === undefined ? {} : { toUnixMs: to }),
   };
-  const isFiltered = account !== undefined || Object.keys(filters).length > 0;
+  const isFiltered = [account, routeName, subject, outcome, from, to].some((one) => one !== undefined);
   const what = (record: AuditRecord) => (
     <Anchor
       component="button"
@@ -86,6 +87,12 @@ export function AuditPage() {
           label={audit.to}
           value={to === undefined ? '' : localTimeOf(to)}
           onChange={({ currentTarget }) => change({ to: timeOfLocal(currentTarget.value) })}
+        />
+        <Switch
+          label={audit.reads}
+          checked={reads}
+          onChange={({ currentTarget }) => change({ reads: currentTarget.checked || undefined })}
+          pb={6}
         />
         {isFiltered && (
           <Button variant="default" onClick={() => void navigate({ search: {} })}>
