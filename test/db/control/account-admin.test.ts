@@ -30,7 +30,7 @@ async function memberOf(fixture: AccessFixture, admin: Caller, username: string,
   return { accountId, caller: await callerOf(fixture, await tokenOf(fixture, username, password)), password };
 }
 
-onBothEngines('administration of accounts', { postgres: 'always' }, (open) => {
+onBothEngines('administration of accounts', (open) => {
   test('lists accounts by part of the name or email, role and state', async () => {
     const fixture = await openFixture(open);
     const admin = await adminOf(fixture);

@@ -25,7 +25,7 @@ const retained = ['audit.accountId', 'orphan.ownerId', 'disk.ownerId'];
 /** The books of the installation outlive the account. */
 const books = ['usagePeriod.accountId', 'entry.accountId', 'payment.accountId'];
 
-onBothEngines('deletion of an account', { postgres: 'always' }, (open) => {
+onBothEngines('deletion of an account', (open) => {
   test('covers every column that names an account', async () => {
     const columns = await accountColumns(await open());
     const deleted = accountTables.map(([table, column]) => `${table}.${column}`);

@@ -16,7 +16,7 @@ const ROOT = join(import.meta.dirname, '../../..');
 const run = promisify(execFile);
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
-onBothEngines('npm run audit', { postgres: 'always' }, (open) => {
+onBothEngines('npm run audit', (open) => {
   test('verifies and exports while the server runs, and names a changed record', async () => {
     const address = await open.empty();
     const folder = 'file' in address ? dirname(address.file) : await mkdtemp(join(tmpdir(), 'berth-audit-'));

@@ -61,7 +61,7 @@ const says =
     diagnosisReason === reason &&
     (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
 
-onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
+onBothEngines('the capacity queue', (open) => {
   test("serves twenty in joining order across a killed server, and shows each one's position", async () => {
     const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];

@@ -74,7 +74,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     );
 });
 
-onBothEngines('an engine with less capacity than reserved', { postgres: 'always' }, (open) => {
+onBothEngines('an engine with less capacity than reserved', (open) => {
   test('revokes nothing when capacity shrinks, reserves nothing more, and nothing twice once it is back', async () => {
     const world = await makeSizedWorld(await open(), machineOf(8, 16, 2), withGpus);
     const { instances, catalog } = world.running.control;

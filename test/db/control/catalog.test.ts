@@ -109,7 +109,7 @@ const stockOf = async (world: World): Promise<string[]> =>
     ),
   );
 
-onBothEngines('the catalog', { postgres: 'always' }, (open) => {
+onBothEngines('the catalog', (open) => {
   test('shows a type out of stock once too little is free, and in stock again at once', async () => {
     const world = await makeSizedWorld(await open(), machineOf(2, 4), twoTypes);
     await eventually(() => world.drivers.health.answers);

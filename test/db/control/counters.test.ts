@@ -22,7 +22,7 @@ const operation = fc.record({
   waitMs: fc.integer({ min: 0, max: 12 }),
 });
 
-onBothEngines('counters', { postgres: 'always' }, (open) => {
+onBothEngines('counters', (open) => {
   test('stay exact after any mix of launches, actions, volumes and faults', async () => {
     const sound = await open();
     await fc.assert(

@@ -37,7 +37,7 @@ const offered = async (world: World): Promise<string[]> =>
 
 const machine = { cpuCores: 2, memoryMiB: 5 * 1024, architecture: 'amd64', gpus: [] };
 
-onBothEngines('the catalog of administrators', { postgres: 'always' }, (open) => {
+onBothEngines('the catalog of administrators', (open) => {
   test('is offered at once, launched, and refused once retired; its instances stay, stop and start', async () => {
     const world = await makeWorld(await open(), { machine });
     const { offeredTypes, instances } = world.running.control;

@@ -35,7 +35,7 @@ async function setPrice(world: World, perHour: number, more: { name?: string; dr
 const openPeriods = ({ store }: World) =>
   store.read.selectFrom('usagePeriod').selectAll().where('closedAtMs', 'is', null).orderBy('id').execute();
 
-onBothEngines('prices', { postgres: 'always' }, (open) => {
+onBothEngines('prices', (open) => {
   test('shows prices of storage to administrators and users, and takes the defaults back', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { regionAdministration, catalog } = world.running.control;

@@ -37,7 +37,7 @@ const worldOf = async (open: () => Promise<SizedWorld['store']>, machine = machi
   };
 };
 
-onBothEngines('a quota', { postgres: 'always' }, (open) => {
+onBothEngines('a quota', (open) => {
   for (const [name, limit, most] of [
     ['instances', 7, 7],
     ['cpus', 9, 9],

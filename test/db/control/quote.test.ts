@@ -61,7 +61,7 @@ const priceOf = async ({ store }: World, { instanceId }: { instanceId: string })
   (await store.read.selectFrom('instance').select('priceMicros').where('id', '=', instanceId).executeTakeFirst())
     ?.priceMicros;
 
-onBothEngines('a quote', { postgres: 'always' }, (open) => {
+onBothEngines('a quote', (open) => {
   test('tells price, paid-ahead total, kept disks, and how long the money lasts, and writes nothing', async () => {
     const { world, quote } = await openWorld(open, { stopPolicyRules: { capRunMs: 8 * HOUR_MS, idle: null } });
     await setOffPeak(world, null);

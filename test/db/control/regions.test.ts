@@ -30,7 +30,7 @@ const launched = async (world: World, region: string, instanceTypeId: string): P
   return instanceId;
 };
 
-onBothEngines('regions of administrators', { postgres: 'always' }, (open) => {
+onBothEngines('regions of administrators', (open) => {
   test('a region is added with its engine, launches at once, and is there after a restart', async () => {
     const store = await open();
     const world = await makeWorld(store);

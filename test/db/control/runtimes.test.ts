@@ -19,7 +19,7 @@ function inputOf(world: World, typeName: string) {
   return world.launchInput({ instanceTypeId: type?.id ?? expect.fail(`no type ${typeName}`) });
 }
 
-onBothEngines('the container runtime of an instance type', { postgres: 'always' }, (open) => {
+onBothEngines('the container runtime of an instance type', (open) => {
   test('is stored, shown in the capabilities, and given to the engine', async () => {
     const world = await makeWorld(await open(), withRuntimes('runc', 'runsc'));
     await eventually(() => world.drivers.health.answers);

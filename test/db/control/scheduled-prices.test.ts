@@ -61,7 +61,7 @@ const eventsOf = async ({ store }: World, kind: string) =>
     ({ data, ...event }) => ({ ...event, data: JSON.parse(data) as unknown }),
   );
 
-onBothEngines('scheduled prices', { postgres: 'always' }, (open) => {
+onBothEngines('scheduled prices', (open) => {
   test('count once from their time on, for launches after it', async () => {
     const { world, clock, nowMs, typeNow, setPrice, listed, launched, quoted } = await openWorld(open);
     const fromMs = nowMs() + HOUR_MS;

@@ -111,7 +111,7 @@ const refusedUrls = [
   'no url',
 ];
 
-onBothEngines('webhooks', { postgres: 'always' }, (open) => {
+onBothEngines('webhooks', (open) => {
   test('deliver the events of their account since their creation, in order, by kind', async () => {
     const store = await open();
     const { sent, event, run, create } = await setUp(store);
