@@ -300,7 +300,10 @@ onBothEngines('webhooks', (open) => {
     receiver.answer = (message) => (message.url.includes('hang') ? promise : OK);
     await delivery.tick();
     await expect.poll(() => sent.filter((one) => one.url === url)).toHaveLength(1);
-    expect(sent.filter((one) => one.url.includes('hang'))).toHaveLength(2);
+    const hanging = () => sent.filter((one) => one.url.includes('hang'));
+    await expect.poll(hanging).toHaveLength(2);
+    await delivery.tick();
+    expect(hanging()).toHaveLength(2);
     resolve(FAILED);
     await delivery.idle();
   });
