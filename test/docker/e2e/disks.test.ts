@@ -8,6 +8,7 @@ import type { InstanceObject } from '../../../src/contract/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
 import { listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { shell } from './container-shell.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
 import { until } from '../../fixtures/server-process.ts';
@@ -157,7 +158,7 @@ test('a full data disk is expanded under a writer, without a stop of its instanc
   await inside.removeAll(id);
 });
 
-test('expands a full volume for all instances that mount it', async () => {
+longTest('expands a full volume for all instances that mount it', async () => {
   const grown = await volume('grown');
   const [one, two] = [await running(grown), await running(grown)];
   await growsUnderAWriter(one, '/root/v0', (sizeGB) => inside.client.expandVolume({ id: grown, sizeGB }));

@@ -25,6 +25,7 @@ import {
   type SpecOptions,
 } from '../../conformance/subject.ts';
 import { atLevel } from '../../fixtures/level.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
 
@@ -274,7 +275,7 @@ describe('the child process in a network', () => {
     });
   });
 
-  it('has a bounded number of concurrent requests', async () => {
+  longTest('has a bounded number of concurrent requests', async () => {
     const { network } = await joined();
     await says(network, echo);
     const pid = await child();
@@ -288,7 +289,7 @@ describe('the child process in a network', () => {
     expect(await says(network, echo)).toBe('hello');
   });
 
-  it('exits when idle, and is started again', async () => {
+  longTest('exits when idle, and is started again', async () => {
     const { spec } = await joined();
     const { NetworkSettings } = await fixture.inspect(spec.id);
     const nsenter = fixture.facts.nsenter ?? expect.fail('the host has no nsenter');

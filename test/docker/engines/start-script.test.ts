@@ -261,7 +261,7 @@ describe('the notebook', () => {
 });
 
 describe('the default image', () => {
-  it('has what people work with, in at most 900 MB, and apt finds it consistent', async () => {
+  longTest('has what people work with, in at most 900 MB, and apt finds it consistent', async () => {
     expect((await docker.getImage(image).inspect()).Size).toBeLessThanOrEqual(900_000_000);
     const instance = await start({});
     await eventually(() => instance.ssh('true'));

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import Docker from 'dockerode';
 import { expect, onTestFinished, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { buildWithMmdebstrap } from '../../../src/engines/docker/image/mmdebstrap.ts';
 import { readRecipe } from '../../../src/engines/docker/image/recipes.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
@@ -67,7 +68,7 @@ test('an empty disk takes little space of the host, and deleted data is returned
   await expect.poll(taken).toBeLessThan(48 * 1024 ** 2);
 });
 
-test('grows under a writer and holds the larger size; never shrinks', async () => {
+longTest('grows under a writer and holds the larger size; never shrinks', async () => {
   const { storage } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
