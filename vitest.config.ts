@@ -61,6 +61,8 @@ export default defineConfig({
           globalSetup: ['test/fixtures/postgres-setup.ts'],
           // They wait more than they compute.
           maxWorkers: 4,
+          // They hold no state: one process for all files of a worker imports each module once.
+          isolate: false,
         },
       },
       {
