@@ -367,7 +367,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     for (const one of [second, third]) await one.remove();
   });
 
-  frontTest.each(['ed25519', 'P-256'] as const)('a security key logs in only when touched: %s', async (curve) => {
+  test.each(['ed25519', 'P-256'] as const)('a security key logs in only when touched: %s', async (curve) => {
     const key = await makeSecurityKey(curve, join(user.folder, `agent-${curve}`));
     const { sshKey } = await inside.client.createSshKey({ name: curve, publicKey: key.publicKey });
     const line = `ssh -o IdentityAgent=${key.socket} -o IdentityFile=none -o IdentitiesOnly=no $SSH_OPTIONS -p $PORT root@127.0.0.1 echo in`;
