@@ -70,3 +70,19 @@ longTest('an address of what is not there leads to the list', async () => {
     expect(await page.getByRole('table').count()).toBe(0);
   });
 });
+
+longTest('a refusal of the API begins in the language of the page', async () => {
+  const { regions } = await server.admin.listRegions();
+  const region = regions[0]?.regionId ?? expect.fail('no region');
+  await server.admin.createVolume({ name: 'taken', sizeGB: 1, region, volumeType: 'filesystem' });
+  const { context, page } = await visit(server, 'admin', { language: 'zh-CN' });
+  try {
+    await page.goto(`${server.server.apiUrl}/volumes?create=true`);
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('textbox').first().fill('taken');
+    await dialog.locator('button[type=submit]').click();
+    await dialog.getByText(/^名称已被占用。/).waitFor();
+  } finally {
+    await context.close();
+  }
+});

@@ -17,7 +17,7 @@ export function sentenceOf(error: unknown, { common }: Texts): string {
   if (isFailedLoad(error)) return common.unreachable;
   if (!(error instanceof ApiError)) return common.unknownError;
   if (error.code === 'unreachable') return common.unreachable;
-  return asSentence(error.message);
+  return `${common.refusals[error.code] ?? ''}${asSentence(error.message)}`;
 }
 
 interface TroubleProps {

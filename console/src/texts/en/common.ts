@@ -27,4 +27,6 @@ export const common = {
   optional: 'optional',
   showSecret: 'Show',
   details: 'Details',
+  /** By code of a refusal, before the API's own words, which are English. */
+  refusals: {} as Readonly<Record<string, string>>,
 };
