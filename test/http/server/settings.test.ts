@@ -89,7 +89,11 @@ test('the API serves TLS with a Secure cookie, and loads a renewed certificate',
     async () => (await post('/user/info', {})).shownAs,
     (name) => name === 'second.test',
   );
-  expect(server.output()).toContain('loaded a new certificate');
+  // The line of the log may come after the connection.
+  await until(
+    async () => server.output(),
+    (output) => output.includes('loaded a new certificate'),
+  );
 });
 
 test('the API answers under its names only; the page of its URL may use the cookie', async () => {
