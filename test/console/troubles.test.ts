@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
-import { useConsoleServer, visit } from './console-server.ts';
+import { settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32480-32499');
 
@@ -32,6 +32,7 @@ longTest('a page that failed to load comes once the server answers', async () =>
 
 test('a form that is sent after the session ended stays, leads to the login, and is sent after it', async () => {
   await visited('/volumes?create=true', async (page) => {
+    await settled(page);
     const name = page.getByLabel('Name', { exact: true });
     const create = page.getByRole('button', { name: 'Create', exact: true });
     await name.fill('kept');
@@ -43,7 +44,8 @@ test('a form that is sent after the session ended stays, leads to the login, and
     await server.admin.createVolume({ name: 'elsewhere', sizeGB: 1, region, volumeType: 'filesystem' });
     await refused;
     await create.click();
-    const link = page.getByRole('link', { name: 'Log in' });
+    // The list behind the dialog may have such a link as well.
+    const link = page.getByRole('dialog').getByRole('link', { name: 'Log in' });
     expect(await link.getAttribute('href')).toBe('/login?to=%2Fvolumes%3Fcreate%3Dtrue');
     expect(await link.getAttribute('target')).toBe('_blank');
     expect(await name.inputValue()).toBe('kept');
