@@ -45,6 +45,8 @@ function formatsIn(language: Language, texts: Texts) {
     roundingPriority: 'morePrecision',
   });
   const large = number({ ...dollars, notation: 'compact', maximumFractionDigits: 1 });
+  const percent = number({ style: 'percent', maximumFractionDigits: 0 });
+  const plain = number({});
   const relative = lazily(() => new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' }));
   const dateTime = time({ dateStyle: 'medium', timeStyle: 'medium' });
   const clock = time(toTheMinute);
@@ -85,9 +87,8 @@ function formatsIn(language: Language, texts: Texts) {
       const ms = untilMs === null ? Infinity : untilMs - Date.now();
       return ms > YEARS ? texts.common.forever : duration(Math.max(0, ms));
     },
-    percent: (share: number): string =>
-      new Intl.NumberFormat(language, { style: 'percent', maximumFractionDigits: 0 }).format(share),
-    count: (value: number): string => new Intl.NumberFormat(language).format(value),
+    percent: (share: number): string => percent().format(share),
+    count: (value: number): string => plain().format(value),
     /** Disk space in the GB of the API; below one in MB, so that little is not nothing. */
     size: (gb: number): string => {
       const isSmall = gb > 0 && gb < 1;

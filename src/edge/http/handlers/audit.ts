@@ -1,9 +1,8 @@
 import { routeNames, routeOf } from '../../../contract/routes.ts';
 import type { Audit } from '../../../control/index.ts';
-import { auditedName } from '../audit-hook.ts';
 import type { ClosedHandlers } from './handler.ts';
 
-const readNames = routeNames.filter((name) => routeOf(name).reads && auditedName(routeOf(name)) !== undefined);
+const readNames = routeNames.filter((name) => routeOf(name).reads);
 
 export const auditHandlers = (audit: Pick<Audit, 'list'>) =>
   ({

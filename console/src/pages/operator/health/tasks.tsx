@@ -14,10 +14,11 @@ export function Tasks({ tasks }: { tasks: readonly Task[] }) {
   const { health, common } = useTexts();
   const { duration, count } = useFormat();
   const [isWhole, setWhole] = useState(false);
-  const failed = tasks.filter(({ lastError }) => lastError !== null);
-  const rows = isWhole
-    ? [...failed, ...tasks.filter(({ lastError }) => lastError === null).toSorted((a, b) => b.failures - a.failures)]
-    : failed;
+  const sorted = tasks.toSorted(
+    (one, other) => Number(other.lastError !== null) - Number(one.lastError !== null) || other.failures - one.failures,
+  );
+  const failed = sorted.filter(({ lastError }) => lastError !== null);
+  const rows = isWhole ? sorted : failed;
   return (
     <>
       <Title order={2} mt="lg" mb={4} id="tasks">
