@@ -9,6 +9,7 @@ import { StorageFault } from '../contract.ts';
 import { diskPaths, moveDurably, requireFreeSpace, run, type DiskRoot } from '../layout.ts';
 import { copyFiles } from '../trees.ts';
 import {
+  detachFolder,
   discardStaging,
   filesIn,
   imageIn,
@@ -17,7 +18,6 @@ import {
   readFilesBytes,
   readMetadata,
   sourceIn,
-  unmountFolder,
   withMounted,
   writeMetadata,
   type DiskMetadata,
@@ -135,6 +135,7 @@ async function buildTemplate(folder: string, sizeGB: number): Promise<EmptyUsage
   const { usedBytes: ownBytes } = await readUsage(mountPoint);
   await growFileSystem(image, mountPoint, { sizeGB, ownBytes, thick: false });
   const usedBytes = await readFilesBytes(folder, ownBytes);
-  await unmountFolder(folder);
+  // The image is complete after its last unmount: any new mount namespace copies the mount.
+  await detachFolder(folder);
   return { image, ownBytes, usedBytes };
 }

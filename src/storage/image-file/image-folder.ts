@@ -115,10 +115,14 @@ export async function detachFolder(folder: string): Promise<void> {
   }
 }
 
-/** Removes an incomplete disk, with the mounts of a crashed server. */
+/**
+ * Removes an incomplete disk, with the mounts of a crashed server. A loop device that another mount
+ * namespace holds keeps the removed image.
+ */
 export async function discardStaging(staging: string): Promise<void> {
   if (!(await isFolder(staging))) return;
   if ((await listMountPoints()).has(sourceIn(staging))) await run('umount', [sourceIn(staging)]);
-  await detachFolder(staging);
+  if (await isMounted(staging)) await unmountFolder(staging);
+  await detachFolder(staging).catch(() => {});
   await removeTree(staging);
 }

@@ -98,7 +98,6 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
       const packed = join(staging, 'packed');
       await writeFile(packed, pack(template), { flush: true });
       await moveDurably(packed, pathOf(sizeGB));
-      // The loop device may still be detaching.
       await removeTree(staging);
       await imageMutex.run(folder, evictOldest);
       return template;

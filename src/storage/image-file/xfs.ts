@@ -26,7 +26,7 @@ export async function readUsage(mountPoint: string): Promise<FileSystemUsage> {
 }
 
 /** Increment with every change to empty images, or old templates stay in use. */
-export const TEMPLATE_VERSION = 'v1';
+export const TEMPLATE_VERSION = 'v2';
 
 /** Slightly smaller than `sizeGB`; `growFileSystem` adds the rest. */
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {

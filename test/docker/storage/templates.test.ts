@@ -3,7 +3,8 @@
  * Needs root.
  */
 import { randomUUID } from 'node:crypto';
-import { access, mkdir, open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, open, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { longTest } from '../../fixtures/long-test.ts';
@@ -73,7 +74,7 @@ test('makes one file system per size, also for concurrent requests and after a r
   const other = volume();
   await storage.create(other, 3, soon());
   expect(await makingOf(imageOf(root, other))).not.toBe(made[0]);
-  expect(await templatesOf(root)).toEqual(['v1-2GB', 'v1-3GB']);
+  expect(await templatesOf(root)).toEqual(['v2-2GB', 'v2-3GB']);
   for (const disk of [...disks, later, other]) await storage.destroy(disk);
   expect(await storage.listOwned()).toEqual([]);
   expect(await storage.listMounted()).toEqual([]);
@@ -90,17 +91,53 @@ longTest.each<[string, (template: string) => Promise<unknown>]>([
 ])('a %s template is replaced, and no disk is made from it', async (_, damage) => {
   const { storage, root } = await makeFixture();
   const before = await expectGood(storage, 1);
-  const template = join(root, '.empty', 'v1-1GB');
+  const template = join(root, '.empty', 'v2-1GB');
   await damage(template);
   const made = await makingOf(imageOf(root, await expectGood(storage, 1)));
   expect(made).not.toBe(await makingOf(imageOf(root, before)));
   expect(await makingOf(imageOf(root, await expectGood(storage, 1)))).toBe(made);
 });
 
+/**
+ * A `umount` that first lets another mount namespace copy the mounts, once, as any `unshare` of the
+ * host may just then. Copies of mounts outside of `root` are dropped: other tests unmount theirs.
+ */
+const HELD_UMOUNT = `#!/bin/sh
+if mkdir "$HOLD/once" 2>/dev/null; then
+  unshare --mount --propagation private sh -c '
+    awk -v keep="$1" "\\$5 ~ \"^/tmp/\" && index(\\$5, keep) != 1 { print \\$5 }" /proc/self/mountinfo |
+      sort -r | xargs -r -d "\\n" "$2" --lazy
+    echo $$ >"$HOLD/new"
+    mv "$HOLD/new" "$HOLD/pid"
+    exec sleep 600' sh "$ROOT" "$REAL" </dev/null >/dev/null 2>&1 &
+  until [ -e "$HOLD/pid" ]; do sleep 0.02; done
+fi
+exec "$REAL" "$@"`;
+
+async function holdNextUnmount(root: string): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-hold-'));
+  const { stdout: real } = await run('sh', ['-c', 'command -v umount']);
+  await writeFile(join(folder, 'umount'), HELD_UMOUNT, { mode: 0o755 });
+  const { PATH = '' } = process.env;
+  Object.assign(process.env, { PATH: `${folder}:${PATH}`, HOLD: folder, ROOT: root, REAL: real.trim() });
+  onTestFinished(async () => {
+    process.env['PATH'] = PATH;
+    process.kill(Number(await readFile(join(folder, 'pid'), 'utf8')));
+    await rm(folder, { recursive: true });
+  });
+}
+
+longTest('no template is read from a file system that another mount namespace keeps mounted', async () => {
+  const { storage, root } = await makeFixture();
+  await holdNextUnmount(root);
+  await expectFault(storage.create(volume(), 1, soon()), 'busy');
+  await expectGood(storage, 1);
+});
+
 longTest('removes partial templates of dead servers at the next disk, and nothing else', async () => {
   const { root } = await makeFixture();
   const empty = join(root, '.empty');
-  for (const name of ['.new-v1-2GB', '.new-v0-7GB']) {
+  for (const name of ['.new-v2-2GB', '.new-v0-7GB']) {
     const begun = join(empty, name);
     await mkdir(join(begun, 'mount'), { recursive: true });
     await makeFileSystem(join(begun, 'image'), 1);
@@ -109,7 +146,7 @@ longTest('removes partial templates of dead servers at the next disk, and nothin
   for (const name of ['v0-20GB', 'notes']) await writeFile(join(empty, name), 'x');
   const next = again(root);
   const disk = await expectGood(next, 1);
-  expect(await templatesOf(root)).toEqual(['notes', 'v1-1GB']);
+  expect(await templatesOf(root)).toEqual(['notes', 'v2-1GB']);
   await next.destroy(disk);
   await expectNothingMounted(root);
   await next.destroy(await expectGood(next, 2));
@@ -127,7 +164,7 @@ longTest('keeps the templates last used, and makes disks of every size', async (
   for (const sizeGB of [100, 5_000]) await use(sizeGB);
   const names = await templatesOf(root);
   expect(names).toHaveLength(CACHED_TEMPLATES);
-  expect(names).toEqual(expect.arrayContaining(['v1-1GB', 'v1-4GB', 'v1-100GB', 'v1-5000GB']));
+  expect(names).toEqual(expect.arrayContaining(['v2-1GB', 'v2-4GB', 'v2-100GB', 'v2-5000GB']));
   const { stdout } = await run('du', ['-sk', join(root, '.empty')]);
   expect(Number.parseInt(stdout)).toBeLessThan(40_000);
 });
