@@ -1,6 +1,6 @@
 /**
  * The server loses nothing, wherever it is killed. Every step of the scenarios is a crash point:
- * each commit, engine or storage call, answer and timer. Level short tries one of 24, long two of
+ * each commit, engine or storage call, answer and timer. Level short tries one of 40, long two of
  * three, soak all.
  */
 import { expect, test } from 'vitest';
@@ -9,7 +9,7 @@ import { atLevel } from '../fixtures/level.ts';
 import { failedRuns, runCase } from './failures.ts';
 
 const isTried = (at: number, nth: number): boolean =>
-  atLevel({ short: at % 24 === nth % 24, long: at % 3 !== nth % 3, soak: true });
+  atLevel({ short: at % 40 === nth % 40, long: at % 3 !== nth % 3, soak: true });
 const OF_INSTANCES = ['commit instance', 'engine ensure', 'hint'];
 const tellsOfInstances = (story: string[]): boolean => story.some((line) => line.includes('launch'));
 

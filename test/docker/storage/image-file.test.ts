@@ -85,7 +85,7 @@ longTest('grows under a writer and holds the larger size; never shrinks', async 
   expect(await fill(join(await storage.mount(disk), 'third'))).toBeGreaterThan(0.98 * GB);
 });
 
-const CYCLES = atLevel({ short: 30, long: 100 });
+const CYCLES = atLevel({ short: 10, long: 100 });
 
 test(`${CYCLES} disks made, mounted, written and destroyed leave no device, mount or file`, async () => {
   const { storage, root } = await makeFixture();

@@ -20,7 +20,7 @@ import { login, startServerProcess, type Client, type ServerProcess } from '../.
 import { drawValue, redraw, type Draw, type JsonObject } from './generated-values.ts';
 import { exampleRequest, streamTarget, type RouteRequest } from './route-requests.ts';
 
-const REQUESTS = atLevel({ short: 5_000, long: 100_000 });
+const REQUESTS = atLevel({ short: 2_000, long: 100_000 });
 /** Reached by failures only. */
 const DEADLINE_MS = 1_800_000;
 /** As many as one commit of the server takes together. */
