@@ -89,7 +89,9 @@ const instanceConfiguration = request('InstanceConfigurationRequest', {
   dataDiskGB: diskGB
     .optional()
     .describe('Total size of the data disk in GB, also below that of the type; excludes `extraDataDiskSizeDB`'),
-  enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
+  enableCommonData: z
+    .boolean()
+    .describe("Mount the operator's data sets at `/root/commonData`, read-only; refused by regions on other machines"),
   enableDocker: z.boolean().describe('Run Docker for the instance'),
   dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
   initScript: script.describe('Script that runs as root at the first start; may be empty'),

@@ -23,7 +23,7 @@ export interface RegionDrivers {
   sharedDiskGB: number;
   nodePortRange: { first: number; last: number };
   nodePortAddress: string;
-  /** Folder of the host, mounted read-only where an instance asks for common data; null: none. */
+  /** Folder of common data, mounted read-only on request; null: such a launch is refused. */
   commonDataFolder: string | null;
   cpuOvercommit: number;
   /** Memory of the engine's machine that instances never get. */

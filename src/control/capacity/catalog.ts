@@ -57,7 +57,7 @@ export interface ListedRegion {
   engine: { name: string; answers: boolean; text: string };
   drain: Drain | null;
   storagePrices: StorageDollars;
-  capabilities: Partial<Omit<Capabilities, 'isolation'> & { isolation: ListedIsolation }>;
+  capabilities: Partial<Omit<Capabilities, 'isolation'> & { commonData: boolean; isolation: ListedIsolation }>;
   /** Pool and free space for volumes of each type. */
   volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
 }
@@ -118,7 +118,8 @@ function capabilitiesOf(drivers: RegionDrivers, types: readonly InstanceType[]):
   const offered = types.filter(({ regionId }) => regionId === drivers.regionId);
   const runtimes = offered.flatMap(({ name, runtime }) => (runtime === undefined ? [] : [[name, runtime] as const]));
   const isolation = { ...engine.isolation, instanceTypes: Object.fromEntries(runtimes) };
-  return { ...engine, ...dockerSupport(drivers, engine), isolation };
+  const commonData = drivers.commonDataFolder !== null;
+  return { ...engine, ...dockerSupport(drivers, engine), commonData, isolation };
 }
 
 /** Capacity of a region for a new launch. */

@@ -26,7 +26,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import type { NotebookTokens } from '../base/notebook-tokens.ts';
-import type { Regions } from '../base/regions.ts';
+import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
@@ -79,6 +79,7 @@ export async function writeLaunch(
   refuseWithoutRuntime(type, region, deps.regions);
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const drivers = deps.regions.of(region.id);
+  if (request.instanceConfiguration.enableCommonData) refuseWithoutCommonData(region, drivers);
   refuseOverHosts(type, { region, catalog, drivers });
   const mounts = await mountsOf(tx, caller.accountId, request);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
@@ -194,6 +195,12 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
     const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) cannot run Docker inside instances: ${whyNoDocker}; send false`;
     throw new Refusal('unsupported', message);
   }
+}
+
+function refuseWithoutCommonData(region: Region, { commonDataFolder }: RegionDrivers): void {
+  if (commonDataFolder !== null) return;
+  const message = `field "instanceConfiguration.enableCommonData" is true, but region ${region.name} (${region.engine}) has no common data, which is a folder of Berth's own machine; send false, and keep the data in a volume`;
+  throw new Refusal('unsupported', message);
 }
 
 function requestedInstance(

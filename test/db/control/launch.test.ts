@@ -195,6 +195,19 @@ onBothEngines('a launch', (open) => {
     );
   });
 
+  test('refuses common data where the region has none, and names a way', async () => {
+    const world = await makeWorld(await open());
+    world.drivers.commonDataFolder = null;
+    const { instanceConfiguration } = world.launchInput();
+    const asking = world.launchInput({ instanceConfiguration: { ...instanceConfiguration, enableCommonData: true } });
+    await expectRefused(
+      world.running.control.instances.launch(world.caller, asking, null),
+      'unsupported',
+      /enableCommonData" is true, but region .* has no common data.*send false, and keep the data in a volume/,
+    );
+    await world.running.control.instances.launch(world.caller, world.launchInput(), null);
+  });
+
   test("refuses Docker while the engine's support is unknown", async () => {
     const world = await makeWorld(await open(), { start: false });
     const configuration = world.launchInput().instanceConfiguration;

@@ -120,6 +120,17 @@ describe('a launch like an earlier one', () => {
     expect(choicesLike(earlier(50), known)).not.toHaveProperty('dataDiskGB');
   });
 
+  it('has its common data', () => {
+    for (const enableCommonData of [true, false]) {
+      const like = earlier(50);
+      const { instanceSpecInfo: of } = like;
+      const instanceConfiguration = { ...of.instanceConfiguration, enableCommonData };
+      const choices = choicesLike({ ...like, instanceSpecInfo: { ...of, instanceConfiguration } }, known);
+      const { instanceConfiguration: asked } = bodyOf(draft(choices), noScripts, known);
+      expect(asked.enableCommonData).toBe(enableCommonData);
+    }
+  });
+
   it('tells that its image is gone', () => {
     expect(draft(choicesLike(earlier(50), known))).toMatchObject({ isOtherOffer: false, isOtherImage: true });
   });

@@ -69,6 +69,8 @@ export interface Choices {
   mounts?: Mount[];
   ports?: number[];
   docker?: boolean;
+  /** The data sets of the operator. */
+  commonData?: boolean;
   /** GB of the data disk; left out: that of the type. */
   dataDiskGB?: number;
 }
@@ -139,6 +141,7 @@ export function choicesLike(instance: InstanceObject, { offers, images }: Known)
     mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
     ports: spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22),
     docker: configuration.enableDocker,
+    commonData: configuration.enableCommonData,
     ...(offers.find((offer) => offer.key === key)?.dataDiskGB === dataDiskGB ? {} : { dataDiskGB }),
   };
 }
@@ -185,6 +188,7 @@ export function draftOf(choices: Choices, last: Choices, { offers, images, volum
     mounts: choices.mounts ?? (last.mounts ?? []).filter(({ id }) => volumes.some((volume) => volume.id === id)),
     ports: choices.ports ?? last.ports ?? [],
     docker: choices.docker ?? last.docker ?? false,
+    commonData: choices.commonData ?? last.commonData ?? false,
     dataDiskGB: choices.dataDiskGB ?? null,
   };
 }
@@ -212,7 +216,7 @@ export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): Laun
     },
     remoteStorages: mounts,
     instanceConfiguration: {
-      enableCommonData: false,
+      enableCommonData: draft.commonData,
       enableDocker: draft.docker,
       initScript: scripts.initScript,
       ...(draft.dataDiskGB === null ? {} : { dataDiskGB: draft.dataDiskGB }),
@@ -250,6 +254,7 @@ export function choicesOfBody(body: LaunchBody): { choices: Choices; scripts: Sc
       mounts: body.remoteStorages.map(({ remoteStorageId: id, mountPath: path }) => ({ id, path })),
       ports: body.nodePorts,
       docker: configuration.enableDocker,
+      commonData: configuration.enableCommonData,
       ...(configuration.dataDiskGB === undefined ? {} : { dataDiskGB: configuration.dataDiskGB }),
     },
     scripts: {

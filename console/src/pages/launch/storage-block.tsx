@@ -1,5 +1,16 @@
 /** Volumes to mount, created in place where there is none yet. */
-import { ActionIcon, Button, Group, NativeSelect, NumberInput, Stack, Text, TextInput, Title } from '@mantine/core';
+import {
+  ActionIcon,
+  Button,
+  Group,
+  NativeSelect,
+  NumberInput,
+  Stack,
+  Switch,
+  Text,
+  TextInput,
+  Title,
+} from '@mantine/core';
 import { IconPlus, IconX } from '@tabler/icons-react';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -13,7 +24,7 @@ import { freePath } from './draft.ts';
 export function StorageBlock({ draft, known, change }: BlockProps) {
   const { launch } = useTexts();
   const [isCreating, setCreating] = useState(false);
-  const { mounts, offer } = draft;
+  const { mounts, offer, commonData } = draft;
   const here = known.volumes.filter(({ region }) => region === offer.regionId);
   const free = here.filter(({ id }) => !mounts.some((mount) => mount.id === id));
   const volumeOf = (id: string) => known.volumes.find((one) => one.id === id);
@@ -81,6 +92,12 @@ export function StorageBlock({ draft, known, change }: BlockProps) {
           }}
         />
       )}
+      <Switch
+        label={launch.commonData}
+        description={launch.commonDataHint}
+        checked={commonData}
+        onChange={({ currentTarget }) => change({ commonData: currentTarget.checked })}
+      />
     </Stack>
   );
 }

@@ -48,6 +48,8 @@ export const launch = {
   createVolume: 'Create',
   volumeName: 'Name of the volume',
   volumeSize: 'Size',
+  commonData: 'Common data',
+  commonDataHint: 'Data sets of the operator, to read at /root/commonData.',
   access: 'Access',
   ports: 'Ports',
   portsHint: 'Ports of your programs, reached by a link from the instance page.',

@@ -43,6 +43,8 @@ export const launch: Texts['launch'] = {
   createVolume: '创建',
   volumeName: '存储卷名称',
   volumeSize: '容量',
+  commonData: '公共数据',
+  commonDataHint: '运营方提供的数据集，在 /root/commonData 中只读访问。',
   access: '访问',
   ports: '端口',
   portsHint: '您的程序使用的端口，可从实例页面通过链接访问。',
