@@ -240,7 +240,8 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     const world = await watching(store);
     const id = await running(world);
     await settled(world);
-    await setIdle(world, id, quick());
+    // Time to replace `write` between warning and stop on a busy machine.
+    await setIdle(world, id, idlePolicy(3 * AFTER_MS));
     await eventually(async () => (await kindsOf(world, id, 'instance.idleWarning')).length === 1);
     const [warning] = await kindsOf(world, id, 'instance.idleWarning');
     const { willStopAt } = JSON.parse(warning?.data ?? '{}');
