@@ -203,6 +203,8 @@ onBothEngines('off-peak', (open) => {
       world.launchInput({ instanceTypeId: large }),
       null,
     );
+    // A start that lasts over the jump of hours fails, and frees its place.
+    await world.until(holder, hasStatus('Running'));
     const id = await launch();
     goTo(opensAtMs);
     await world.until(id, hasReason('NoCapacity'));
