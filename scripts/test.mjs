@@ -48,7 +48,7 @@ const needOf = (project) => allProjects.find(({ name }) => name === project)?.ne
 const levels = ['short', 'long', 'soak'];
 
 const USAGE = `npm test                                   all projects, one proof per promise
-npm run test:long                          the full products, about thirty minutes
+npm run test:long                          the full products, about two hours
 npm run test:kubernetes                    a real Kubernetes, built once in about ten minutes
 npm test -- --project unit FILE -t TITLE   projects, files and titles
            --level short|long|soak         how much of each product
