@@ -7,7 +7,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { appendFile, chmod, mkdtemp, open, readdir, readFile, readlink, rm } from 'node:fs/promises';
+import { appendFile, chmod, mkdir, mkdtemp, open, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,6 +24,8 @@ const START_DEADLINE_MS = 60_000;
 const ANSWER_DEADLINE_MS = 2_000;
 /** Longer than an engine holds a bridge before it lists the network. */
 const UNHEARD_OF_MS = 3_000;
+/** Links to the sockets of the engines that tests have started, which run beside each other. */
+const ENGINES = join(tmpdir(), 'berth-test-engines');
 
 /** Ids of an engine with user namespaces, of an existing user. No other test may use either. */
 export interface EngineIds {
@@ -142,12 +144,15 @@ export async function startOwnEngine({
   }
 
   /**
-   * An engine with a full disk leaves the bridges of networks it could not record, and the main
-   * engine can't tell which they were.
+   * An engine with a full disk leaves the bridges of networks it could not record, and no engine
+   * can tell which they were.
    */
   async function removeBridgesOfNobody(): Promise<void> {
     const ofNobody = async (): Promise<Set<string>> => {
-      const heardOf = (await main.listNetworks()).map(({ Id }) => `br-${Id.slice(0, 12)}`);
+      const others = (await readdir(ENGINES)).map((name) => new Docker({ socketPath: join(ENGINES, name) }));
+      const abortSignal = AbortSignal.timeout(ANSWER_DEADLINE_MS);
+      const lists = await Promise.all(others.map((engine) => engine.listNetworks({ abortSignal }).catch(() => [])));
+      const heardOf = [await main.listNetworks(), ...lists].flat().map(({ Id }) => `br-${Id.slice(0, 12)}`);
       return new Set(await readdir('/sys/class/net')).difference(new Set(heardOf));
     };
     const links = [...(await ofNobody())].filter((name) => /^br-[0-9a-f]{12}$/.test(name) && !before.has(name));
@@ -183,11 +188,14 @@ export async function startOwnEngine({
     await removeBridgesOfNobody();
     for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
     await createdNetwork.remove();
+    await rm(join(ENGINES, bridge));
     await removeIds(options.ids);
     leaveMain();
     await rm(folder, { recursive: true, force: true });
   }
 
+  await mkdir(ENGINES, { recursive: true });
+  await symlink(socketPath, join(ENGINES, bridge));
   await start().catch(async (error: unknown) => {
     await removeTraces();
     throw error;
