@@ -105,7 +105,7 @@ longTest.each<[string, (template: string) => Promise<unknown>]>([
 const HELD_UMOUNT = `#!/bin/sh
 if mkdir "$HOLD/once" 2>/dev/null; then
   unshare --mount --propagation private sh -c '
-    awk -v keep="$1" "\\$5 ~ \"^/tmp/\" && index(\\$5, keep) != 1 { print \\$5 }" /proc/self/mountinfo |
+    awk -v keep="$1" "\\$5 ~ /^.tmp./ && index(\\$5, keep) != 1 { print \\$5 }" /proc/self/mountinfo |
       sort -r | xargs -r -d "\\n" "$2" --lazy
     echo $$ >"$HOLD/new"
     mv "$HOLD/new" "$HOLD/pid"
