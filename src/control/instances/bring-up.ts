@@ -55,6 +55,8 @@ export async function refreshFiles(context: ReconcileContext, state: InstanceSta
     const spec = await engineSpec(context, instance);
     const observation = await callEnsure(context, instance, spec);
     const filesStale = await deps.store.write((tx) => changedSince(tx, context, instance, spec));
+    // The files follow the row of now, which the next claim reads.
+    if (filesStale) return { state, next: 0 };
     return { state: withInstance(state, { filesStale }), next: 'again', observation };
   } catch (error) {
     return retryDisks(context, state, error);

@@ -4,6 +4,7 @@ import type { VariableChange } from '../../../src/control/instances/environment.
 import { makeSeal } from '../../../src/control/base/seal.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { settled } from './consistency.ts';
 import { expectRefused } from './access-fixture.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
@@ -96,6 +97,25 @@ onBothEngines('environment', (open) => {
       expect(changed).toEqual({ runningInstances: 1 });
       if (last % 10 === 0) await eventually(async () => (await fileOf(world, id)).endsWith(`LAST='${last}'\n`));
     }
+  });
+
+  test('comes to rest, with the last values, when the instance changes while its files are written', async () => {
+    const world = await makeWorld(await open());
+    const { environments, stopPolicies } = world.running.control;
+    const id = await launched(world);
+    await settled(world);
+    let writes = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb !== 'ensure') return undefined;
+      writes += 1;
+      return { mode: 'slow', ms: 150 };
+    });
+    await environments.change(world.caller, { instanceId: id }, change({ environment: { A: '1' } }), null);
+    await eventually(async () => writes === 1);
+    await stopPolicies.set(world.caller, id, { maxRunMs: 3_600_000 });
+    await settled(world);
+    expect(await fileOf(world, id)).toContain("A='1'");
+    expect(writes).toBe(2);
   });
 
   test('keeps a secret out of every row, and deletes it with its instance', async () => {
