@@ -105,6 +105,10 @@ export async function readFilesBytes(folder: string, ownBytes: number): Promise<
 /** Unmounts, and waits for the loop device. Throws `busy` while a container has a mount. */
 export async function detachFolder(folder: string): Promise<void> {
   if (await isMounted(folder)) await unmountFolder(folder);
+  await releaseDevice(folder);
+}
+
+async function releaseDevice(folder: string): Promise<void> {
   const device = await findLoopDevice(imageIn(folder));
   if (device === null) return;
   // Either detached already, or left by a crash between attach and mount.
@@ -123,6 +127,6 @@ export async function discardStaging(staging: string): Promise<void> {
   if (!(await isFolder(staging))) return;
   if ((await listMountPoints()).has(sourceIn(staging))) await run('umount', [sourceIn(staging)]);
   if (await isMounted(staging)) await unmountFolder(staging);
-  await detachFolder(staging).catch(() => {});
+  await releaseDevice(staging).catch(() => {});
   await removeTree(staging);
 }

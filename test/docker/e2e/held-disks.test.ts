@@ -9,6 +9,7 @@ import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { until } from '../../fixtures/server-process.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
+import { DROP_OTHER_MOUNTS } from '../storage/file-systems.ts';
 
 const run = promisify(execFile);
 
@@ -38,9 +39,8 @@ async function mountsAndDevices(): Promise<string[]> {
   return [...(await listMountPoints()), ...stdout.split('\n')].filter((path) => path.startsWith(inside.folder));
 }
 
-/** Holds copies of this server's mounts alone: other tests of this host unmount theirs. */
-const HOLD = `awk -v keep="$1" '$5 ~ "^/tmp/" && index($5, keep) != 1 { print $5 }' /proc/self/mountinfo | sort -r |
-  xargs -r -d '\\n' umount --lazy
+/** Holds copies of this server's mounts alone. */
+const HOLD = `${DROP_OTHER_MOUNTS}
 exec sleep 600`;
 
 const bestEffortGB = async (): Promise<number> => {

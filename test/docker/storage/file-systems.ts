@@ -29,3 +29,10 @@ export const mountXfs = (sizeGB: number): Promise<MountedFileSystem> => mountNew
 
 /** An ext4, without blocks reserved for root. */
 export const mountExt4 = (sizeGB: number): Promise<MountedFileSystem> => mountNew(sizeGB, 'mkfs.ext4', '-m', '0');
+
+/**
+ * Shell commands in a new mount namespace that drop the copies of mounts under `/tmp` outside of
+ * `$1`: other tests of this host unmount theirs.
+ */
+export const DROP_OTHER_MOUNTS = `awk -v keep="$1" '$5 ~ "^/tmp/" && index($5, keep) != 1 { print $5 }' /proc/self/mountinfo | sort -r |
+  xargs -r -d '\\n' umount --lazy`;

@@ -15,7 +15,7 @@ import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
 import { makeStorageFixture, type HostStorageFixture } from '../../conformance/host-storage.ts';
 import { expectFault, run, soon, volume } from '../../conformance/storage.ts';
-import { mountXfs } from './file-systems.ts';
+import { DROP_OTHER_MOUNTS, mountXfs } from './file-systems.ts';
 
 const CACHED_TEMPLATES = 16;
 
@@ -98,18 +98,19 @@ longTest.each<[string, (template: string) => Promise<unknown>]>([
   expect(await makingOf(imageOf(root, await expectGood(storage, 1)))).toBe(made);
 });
 
+/** Keeps copies of the mounts under `$1`, and says so. */
+const HOLD_MOUNTS = `${DROP_OTHER_MOUNTS}
+echo $$ >"$HOLD/new"
+mv "$HOLD/new" "$HOLD/pid"
+exec sleep 600`;
+
 /**
  * A `umount` that first lets another mount namespace copy the mounts, once, as any `unshare` of the
- * host may just then. Copies of mounts outside of `root` are dropped: other tests unmount theirs.
+ * host may just then.
  */
 const HELD_UMOUNT = `#!/bin/sh
 if mkdir "$HOLD/once" 2>/dev/null; then
-  unshare --mount --propagation private sh -c '
-    awk -v keep="$1" "\\$5 ~ /^.tmp./ && index(\\$5, keep) != 1 { print \\$5 }" /proc/self/mountinfo |
-      sort -r | xargs -r -d "\\n" "$2" --lazy
-    echo $$ >"$HOLD/new"
-    mv "$HOLD/new" "$HOLD/pid"
-    exec sleep 600' sh "$ROOT" "$REAL" </dev/null >/dev/null 2>&1 &
+  unshare --mount --propagation private sh "$HOLD/hold-mounts" "$ROOT" </dev/null >/dev/null 2>&1 &
   until [ -e "$HOLD/pid" ]; do sleep 0.02; done
 fi
 exec "$REAL" "$@"`;
@@ -117,6 +118,7 @@ exec "$REAL" "$@"`;
 async function holdNextUnmount(root: string): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-hold-'));
   const { stdout: real } = await run('sh', ['-c', 'command -v umount']);
+  await writeFile(join(folder, 'hold-mounts'), HOLD_MOUNTS);
   await writeFile(join(folder, 'umount'), HELD_UMOUNT, { mode: 0o755 });
   const { PATH = '' } = process.env;
   Object.assign(process.env, { PATH: `${folder}:${PATH}`, HOLD: folder, ROOT: root, REAL: real.trim() });

@@ -13,6 +13,7 @@ import { readConfig } from '../../../src/main/config.ts';
 import { makeOpenRegion } from '../../../src/main/open-region.ts';
 import { startServer } from '../../../src/main/server.ts';
 import { startGateway } from '../../../src/main/start-gateway.ts';
+import { ifMissing } from '../../../src/storage/layout.ts';
 import { freePort, login, PASSWORD, until } from '../../fixtures/server-process.ts';
 import { bearer, openTerminal } from '../api/exec-fixture.ts';
 
@@ -171,5 +172,7 @@ async function textsIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
   // The server replaces some of the files meanwhile.
-  return Promise.all(files.map(({ parentPath, name }) => readFile(join(parentPath, name), 'latin1').catch(() => '')));
+  return Promise.all(
+    files.map(({ parentPath, name }) => readFile(join(parentPath, name), 'latin1').catch(ifMissing(''))),
+  );
 }
