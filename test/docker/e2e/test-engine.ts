@@ -7,6 +7,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { appendFile, chmod, mkdir, mkdtemp, open, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,6 +55,11 @@ export interface OwnEngine {
   kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
   /** Starts it on its existing data, with other options if given, and waits until it answers. */
   start(changed?: EngineOptions): Promise<void>;
+  /**
+   * Replaces the shim of a container while the engine is gone by one without a process to watch,
+   * as an engine leaves that is killed during a start.
+   */
+  replaceShim(container: string): Promise<void>;
   /** Ends it and removes everything it made. */
   stop(): Promise<void>;
 }
@@ -174,8 +180,8 @@ export async function startOwnEngine({
    */
   async function endForgotten(): Promise<void> {
     for (const pid of await processes()) {
-      const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-      const isShim = command.includes('containerd-shim') && command.includes(folder);
+      const command = await commandOf(pid);
+      const isShim = isShimOf(folder, command);
       const isHalfMade = command.startsWith('runc\0init') && (await opens(pid)).some((path) => path.startsWith(folder));
       if (isShim || isHalfMade || (await rootOf(pid)).includes(folder)) send(Number(pid), 'SIGKILL');
     }
@@ -207,6 +213,14 @@ export async function startOwnEngine({
     importTiny: (ref) => importBusybox(docker, ref, folder),
     kill,
     start,
+    async replaceShim(container) {
+      for (const pid of await processes()) if (isShimOf(container, await commandOf(pid))) send(Number(pid), 'SIGKILL');
+      const cwd = join(folder, 'exec/containerd/daemon/io.containerd.runtime.v2.task/moby', container);
+      const address = ['-address', join(folder, 'exec/containerd/containerd.sock')];
+      const args = ['-namespace', 'moby', '-id', container, ...address, 'start'];
+      // The shim stays, with the streams it got.
+      await once(spawn('containerd-shim-runc-v2', args, { cwd, stdio: 'ignore' }), 'exit');
+    },
     async stop() {
       await removeAll();
       await removeTraces();
@@ -242,6 +256,12 @@ async function removeIds(ids: EngineIds | undefined): Promise<void> {
 
 /** Ids of all running processes. */
 const processes = async (): Promise<string[]> => (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+
+/** Arguments of a process, each ended by a zero; empty if it is gone. */
+const commandOf = (pid: string): Promise<string> => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+
+const isShimOf = (named: string, command: string): boolean =>
+  command.includes('containerd-shim') && command.includes(named);
 
 /** Files a process has open; empty if it is gone. */
 async function opens(pid: string): Promise<string[]> {
