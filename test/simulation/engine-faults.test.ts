@@ -54,11 +54,11 @@ test('survives faults of storage calls', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
     upTo(storageCalls).flatMap((nth) =>
       storageFaultModes.flatMap((mode, at) =>
-        isTried(nth, at, { short: 12, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
+        isTried(nth, at, { short: 24, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
       ),
     ),
   );
-  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
+  expect(names.length).toBeGreaterThan(atLevel({ short: 10, long: 100 }));
   expect(await failedRuns(names)).toEqual([]);
 });
 
@@ -66,11 +66,11 @@ test('survives failed commits, durable or not', TIMEOUT, async () => {
   const names = counted.flatMap(({ commits }, story) =>
     upTo(commits).flatMap((nth) =>
       commitModes.flatMap((mode, at) =>
-        isTried(nth, at, { short: 16, long: 3 }) ? [`commit:${story}:${nth}:${mode}`] : [],
+        isTried(nth, at, { short: 32, long: 3 }) ? [`commit:${story}:${nth}:${mode}`] : [],
       ),
     ),
   );
-  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
+  expect(names.length).toBeGreaterThan(atLevel({ short: 10, long: 100 }));
   expect(await failedRuns(names)).toEqual([]);
 });
 

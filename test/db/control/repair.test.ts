@@ -9,7 +9,7 @@ import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/con
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
 const HURRY = 20;
-const REBOOTED = atLevel({ short: 200, long: 1_000 });
+const REBOOTED = atLevel({ short: 100, long: 1_000 });
 const roomy = { cpuCores: 64, memoryMiB: 2 ** 20, architecture: 'amd64', gpus: [] };
 const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 

@@ -30,7 +30,7 @@ import { expectAgreement, filesOf, PRECIOUS, savesAreListed, settledList, volume
 import { idOf, killUnderLoad, listOf, statusOf, type Scene } from './kill-load.ts';
 
 /** Kills between two checks, and how often that is done. */
-const KILLS = atLevel({ short: 3, long: 25 });
+const KILLS = atLevel({ short: 2, long: 25 });
 const ROUNDS = atLevel({ short: 1, long: 1, soak: 8 });
 const TIMEOUT = { timeout: 30 * 60_000 };
 

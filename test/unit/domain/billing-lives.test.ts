@@ -8,7 +8,7 @@ import { ledgers, type Ledger } from '../../oracle/purses.ts';
 import { lifeOf } from '../../oracle/random-life.ts';
 import { chargeLife } from './charged-life.ts';
 
-const LIVES = Number(env['BERTH_LIVES'] ?? atLevel({ short: 10_000, long: 100_000, soak: 1_000_000 }));
+const LIVES = Number(env['BERTH_LIVES'] ?? atLevel({ short: 3_000, long: 100_000, soak: 1_000_000 }));
 /** A million take minutes of one core, without a turn in which a deadline could end them. */
 const DEADLINE_MS = 3_600_000;
 const LARGEST = 2 ** 48;
