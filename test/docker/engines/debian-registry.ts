@@ -2,14 +2,17 @@
  * Real registries: Debian's `docker-registry`, an open one and one with credentials, each a process
  * with its own folder and port.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import type { RegistryCredentials } from '../../../src/engines/contract.ts';
 import { until } from '../../conformance/subject.ts';
+
+const run = promisify(execFile);
 
 export const credentials: RegistryCredentials = { username: 'berth', secret: 'harbour' };
 /** htpasswd line with a low bcrypt cost: the registry checks it in every request. */
@@ -19,6 +22,8 @@ export interface DebianRegistries {
   /** `127.0.0.1:<port>`: Docker needs no TLS there. */
   open: string;
   closed: string;
+  /** Serves the closed one at the same address in the network namespace of a process, too. */
+  serveClosedIn(pid: number): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -37,7 +42,18 @@ export async function startDebianRegistries(): Promise<DebianRegistries> {
     const open = await start(path.join(folder, 'open'), '', children);
     const auth = `auth:\n  htpasswd:\n    realm: berth\n    path: ${path.join(folder, 'closed/htpasswd')}\n`;
     const closed = await start(path.join(folder, 'closed'), auth, children);
-    return { open, closed, stop };
+    return {
+      open,
+      closed,
+      serveClosedIn: (pid) =>
+        serve({
+          folder: path.join(folder, 'closed'),
+          address: closed,
+          enter: ['nsenter', `--net=/proc/${pid}/ns/net`],
+          children,
+        }),
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;
@@ -51,10 +67,23 @@ async function start(folder: string, auth: string, children: ChildProcess[]): Pr
   const storage = `storage:\n  filesystem:\n    rootdirectory: ${path.join(folder, 'images')}\n  delete:\n    enabled: true\n`;
   const config = `version: 0.1\nlog:\n  level: error\n${storage}http:\n  addr: ${address}\n${auth}`;
   await writeFile(path.join(folder, 'config.yml'), config);
-  const child = spawn('docker-registry', ['serve', path.join(folder, 'config.yml')], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: { PATH: process.env['PATH'], OTEL_TRACES_EXPORTER: 'none' },
-  });
+  await serve({ folder, address, enter: [], children });
+  return address;
+}
+
+interface Served {
+  /** Has `config.yml`. */
+  folder: string;
+  address: string;
+  /** Command before each program, for another namespace. */
+  enter: readonly string[];
+  children: ChildProcess[];
+}
+
+async function serve({ folder, address, enter, children }: Served): Promise<void> {
+  const env = { PATH: process.env['PATH'], OTEL_TRACES_EXPORTER: 'none' };
+  const [program = '', ...args] = [...enter, 'docker-registry', 'serve', path.join(folder, 'config.yml')];
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'], env });
   children.push(child);
   let said = '';
   child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-2_000)));
@@ -64,12 +93,12 @@ async function start(folder: string, auth: string, children: ChildProcess[]): Pr
   );
   await until('the registry answers', async () => {
     if (child.exitCode !== null || child.pid === undefined) throw new Error(`docker-registry ended: ${said}`);
-    return fetch(`http://${address}/v2/`).then(
-      ({ status }) => status === (auth === '' ? 200 : 401),
+    const [curl = '', ...of] = [...enter, 'curl', '--silent', '--output', '/dev/null', `http://${address}/v2/`];
+    return run(curl, of).then(
+      () => true,
       () => false,
     );
   });
-  return address;
 }
 
 async function freePort(): Promise<number> {

@@ -53,6 +53,8 @@ export interface Cluster extends Omit<Client, 'close'> {
   kubeconfig: string;
   /** Has the node ports, 30000 to 32767. Pods and Services answer this machine, too. */
   nodeAddress: string;
+  /** Address of this machine on its link to the node. */
+  hostAddress: string;
   /** Process id of PID 1 of the node. */
   nodePid: number;
   /** Imports an archive as `docker save` writes it: a file, or a stream. */
@@ -94,6 +96,7 @@ export async function startCluster({ number, addons, folder }: ClusterOptions = 
       token: pki.tokens.admin,
       kubeconfig: kubeconfigOf(layout, pki, 'admin'),
       nodeAddress: layout.nodeAddress,
+      hostAddress: layout.hostAddress,
       nodePid: node.pid,
       kubectl,
       apply,

@@ -5,9 +5,10 @@ export const nodeName = 'node';
 export const containerdSocket = '/run/containerd/containerd.sock';
 export const pauseImage = 'berth.test/pause:1';
 
-/** Driver, storage class and snapshot class. */
+/** Driver, storage class and snapshot class; a second class of the driver. */
 export const csiDriver = 'disk.csi.berth.test';
 export const storageClass = 'disk';
+export const fastStorageClass = 'fast-disk';
 
 export function configFiles(layout: Layout): Record<string, string> {
   return {
@@ -128,6 +129,16 @@ const corefile = ({ nodeAddress }: Layout): string => `.:53 {
 `;
 
 /** The driver and its classes. */
+const classOf = (metadata: object): object => ({
+  apiVersion: 'storage.k8s.io/v1',
+  kind: 'StorageClass',
+  metadata,
+  provisioner: csiDriver,
+  reclaimPolicy: 'Delete',
+  volumeBindingMode: 'WaitForFirstConsumer',
+  allowVolumeExpansion: true,
+});
+
 export const storageManifests: readonly object[] = [
   {
     apiVersion: 'storage.k8s.io/v1',
@@ -135,15 +146,8 @@ export const storageManifests: readonly object[] = [
     metadata: { name: csiDriver },
     spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: 'File' },
   },
-  {
-    apiVersion: 'storage.k8s.io/v1',
-    kind: 'StorageClass',
-    metadata: { name: storageClass, annotations: { 'storageclass.kubernetes.io/is-default-class': 'true' } },
-    provisioner: csiDriver,
-    reclaimPolicy: 'Delete',
-    volumeBindingMode: 'WaitForFirstConsumer',
-    allowVolumeExpansion: true,
-  },
+  classOf({ name: storageClass, annotations: { 'storageclass.kubernetes.io/is-default-class': 'true' } }),
+  classOf({ name: fastStorageClass }),
 ];
 
 /** Needs the resource definitions of snapshots. */

@@ -20,7 +20,7 @@ import {
 import { makeSshKey, type SshKey } from '../../fixtures/ssh.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';
 import type { Addon } from '../cluster/components.ts';
-import { storageClass } from '../cluster/config.ts';
+import { fastStorageClass, storageClass } from '../cluster/config.ts';
 import { busyboxImage } from '../engine/kubernetes-fixture.ts';
 
 /** Namespace of the instances, and that of Berth's service account. */
@@ -71,6 +71,8 @@ export interface ClusterServerOptions {
   isOwnRegion?: boolean;
   /** Further settings of the cluster. */
   kubernetes?: object;
+  /** Further variables of a server outside of the cluster. */
+  variables?: Record<string, string>;
 }
 
 export async function startClusterServer(options: ClusterServerOptions): Promise<ClusterServer> {
@@ -101,7 +103,9 @@ async function start(
   cleanups.push(() => key.remove());
   const imageRef = image === 'busybox' ? BUSYBOX : await copyNotebook(cluster);
   const settings = settingsOf(cluster, options);
-  const server = await (isOwnRegion ? startInside(cluster, settings, { secret, cleanups }) : startOutside());
+  const server = await (isOwnRegion
+    ? startInside(cluster, settings, { secret, cleanups })
+    : startOutside(options.variables));
   cleanups.push(() => server.stop());
   const { client: admin, token } = await login(server);
   await admin.createSshKey({ name: 'e2e', publicKey: key.publicKey });
@@ -200,7 +204,6 @@ function settingsOf(
     : { login: 'token' as const, apiUrl: cluster.apiUrl, ca: cluster.ca };
   const { nodeAddress } = cluster;
   const claims = {
-    storageClass,
     accessMode: 'ReadWriteOnce' as const,
     sizeLimit: 'hard' as const,
     filesImage: BUSYBOX,
@@ -217,14 +220,17 @@ function settingsOf(
       peers: [{ cidr: nodeAddress.replace(/\d+$/, '0/24') }],
       ...kubernetes,
     },
-    pools: [{ name: 'default', sizeGB: 1_000, claims }],
+    pools: [
+      { name: 'default', sizeGB: 1_000, claims: { ...claims, storageClass } },
+      { name: 'highspeedstorage', sizeGB: 100, claims: { ...claims, storageClass: fastStorageClass } },
+    ],
     nodePorts: NODE_PORTS,
   };
 }
 
 /** The server's own region is a simulation, which nothing uses. */
-const startOutside = (): Promise<ServerProcess> =>
-  startServerProcess({ nodePorts: '32000-32099', settings: { BERTH_ENGINE: 'simulated' } });
+const startOutside = (variables: Record<string, string> = {}): Promise<ServerProcess> =>
+  startServerProcess({ nodePorts: '32000-32099', settings: { BERTH_ENGINE: 'simulated', ...variables } });
 
 async function addRegion(
   admin: Client,

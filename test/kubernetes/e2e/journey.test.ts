@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { longTest } from '../../fixtures/long-test.ts';
 import { until } from '../../fixtures/server-process.ts';
-import { startClusterServer, type ClusterServer } from './cluster-server.ts';
+import { fastStorageClass, storageClass } from '../cluster/config.ts';
+import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
 
 let scene: ClusterServer;
 let untouched: string[];
@@ -12,6 +13,30 @@ beforeAll(async () => {
   untouched = await scene.objects();
 });
 afterAll(() => scene?.stop());
+
+longTest('a volume of each type has the storage class of its pool', async () => {
+  const { admin: client, region, cluster } = scene;
+  const types = ['filesystem', 'highspeedstorage'] as const;
+  const made = await Promise.all(
+    types.map(async (type) => {
+      const { volume } = await client.createVolume({ name: type, sizeGB: 1, region, volumeType: type });
+      return { mountPath: `/mnt/${type}`, remoteStorageName: type, remoteStorageId: volume.id, type };
+    }),
+  );
+  const instanceId = await scene.launch(client, { remoteStorages: made });
+  await scene.reaches(client, instanceId, 'Running');
+  const command = ['sh', '-c', 'for type in filesystem highspeedstorage; do echo $type >/mnt/$type/mark; done'];
+  expect(await client.exec({ instanceId, command })).toMatchObject({ exitCode: 0 });
+  const classes = 'jsonpath={range .items[*]}{.spec.storageClassName}{" "}{.status.phase}{"\\n"}{end}';
+  const claims = await cluster.kubectl(['get', 'pvc', '-n', NAMESPACE, '-l', 'berth.kind=volume', '-o', classes]);
+  expect(claims.trim().split('\n').toSorted()).toEqual(
+    [`${storageClass} Bound`, `${fastStorageClass} Bound`].toSorted(),
+  );
+  await client.terminate({ instanceId });
+  await scene.reaches(client, instanceId, 'Cleaned');
+  for (const { remoteStorageId } of made) await client.deleteVolume({ id: remoteStorageId });
+  await until(scene.objects, (left) => left.join() === untouched.join());
+});
 
 longTest('an instance keeps its disks over a stop, serves a port, and leaves nothing after its end', async () => {
   const { admin: client, region, server } = scene;

@@ -1,14 +1,17 @@
 /**
  * Berth installed by its manifests in the cluster that it drives, with exactly the rights of
  * `rbac.yaml`, and used: instances of its own region and of an added one, a restart of the API, the
- * loss of its Pod, and the removal.
+ * loss of its Pod, and the removal. Once more with PostgreSQL instead of SQLite.
  */
+import net, { type AddressInfo } from 'node:net';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, onTestFailed, onTestFinished, test } from 'vitest';
 import { BERTH_IMAGE, buildBerthImage, savedBerthImage } from '../../fixtures/berth-image.ts';
 import { nodePortOf, running } from '../../fixtures/first-launch.ts';
+import { startPostgres } from '../../fixtures/postgres-server.ts';
 import { login, until, type Client } from '../../fixtures/server-process.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';
 import { storageClass } from '../cluster/config.ts';
@@ -171,7 +174,10 @@ async function openStream(url: string): Promise<{ grows: () => Promise<unknown>;
   };
 }
 
-test('is installed, drives its cluster and an added region, outlives losses, and is removed', async () => {
+const inBerth = ['exec', '-n', 'berth', 'deployment/berth', '-c', 'api', '--', './node'];
+
+/** Installs Berth, logs in, and offers the image. Returns the id of its own region. */
+async function install(): Promise<string> {
   onTestFailed(async () => {
     for (const name of ['api', 'gateway'])
       console.error(await kubectl('logs', '-n', 'berth', '-l', BERTH, '-c', name).catch(String));
@@ -180,15 +186,26 @@ test('is installed, drives its cluster and an added region, outlives losses, and
   await kubectl('apply', '-k', path.join(folder, 'site'));
   await isReady();
   const readPassword = `fs.readFileSync('/var/lib/berth/admin-password', 'utf8').trim()`;
-  const inBerth = ['exec', '-n', 'berth', 'deployment/berth', '-c', 'api', '--', './node'];
   const password = (await kubectl(...inBerth, '-p', readPassword)).trim();
   const session = await login({ apiUrl }, 'admin', password);
   client = session.client;
   headers = { authorization: `Bearer ${session.token}` };
   await client.createCatalogImage({ name: 'busybox', ref: IMAGE });
-  const [own] = (await client.listRegions()).regions;
+  return (await client.listRegions()).regions[0]?.regionId ?? '';
+}
 
-  const first = await launched('own', own?.regionId ?? '');
+async function loseBerth(): Promise<void> {
+  await kubectl('delete', 'pod', '-n', 'berth', '-l', BERTH);
+  await isReady();
+}
+
+async function terminateAll(...instances: readonly { instanceId: string }[]): Promise<void> {
+  for (const { instanceId } of instances) await client.terminate({ instanceId });
+  await until(runs, (left) => left === '');
+}
+
+test('is installed, drives its cluster and an added region, outlives losses, and is removed', async () => {
+  const first = await launched('own', await install());
   await serves(`${first.url}file`);
   await serves(`${first.nodePort}file`);
   const { stdout } = await client.exec({ instanceId: first.instanceId, command: ['hostname'] });
@@ -217,17 +234,63 @@ test('is installed, drives its cluster and an added region, outlives losses, and
   expect(await restarts()).toBe('api=1 gateway=0 ');
 
   // The Pod is lost; the next one takes over claim and lock.
-  await kubectl('delete', 'pod', '-n', 'berth', '-l', BERTH);
-  await isReady();
+  await loseBerth();
   for (const { url, instanceId } of [first, second]) {
     await serves(`${url}file`);
     expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Running');
   }
   expect(await runs()).toBe(before);
 
-  for (const { instanceId } of [first, second]) await client.terminate({ instanceId });
-  await until(runs, (left) => left === '');
+  await terminateAll(first, second);
   await kubectl('delete', '-k', path.join(folder, 'site'), '--timeout=180s');
   const left = await kubectl('get', 'namespaces,clusterroles,clusterrolebindings', '-o', 'name');
   expect(left.split('\n').filter((name) => name.includes('berth'))).toEqual([]);
+}, 900_000);
+
+/** A new database, and its address as Pods of the cluster reach it. */
+async function startDatabase(): Promise<{ url: string; rowsOf(table: string): Promise<number> }> {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const local = postgres.urlOf('postgres');
+  const socket = path.join(new URL(local).searchParams.get('host') ?? '', '.s.PGSQL.5432');
+  const proxy = net.createServer((from) => {
+    const to = net.connect(socket);
+    for (const [one, other] of [
+      [from, to],
+      [to, from],
+    ] as const)
+      one.on('error', () => other.destroy()).pipe(other);
+  });
+  onTestFinished(() => void proxy.close());
+  await new Promise<void>((resolve) => proxy.listen(0, cluster.hostAddress, resolve));
+  const { port } = proxy.address() as AddressInfo;
+  return {
+    url: `postgres://berth@${cluster.hostAddress}:${port}/postgres`,
+    async rowsOf(table) {
+      const database = new pg.Client({ connectionString: local });
+      await database.connect();
+      const { rows } = await database.query(`select count(*)::int as count from "${table}"`);
+      await database.end();
+      return rows[0].count;
+    },
+  };
+}
+
+test('keeps its rows in PostgreSQL where a Secret names a database', async () => {
+  const { url, rowsOf } = await startDatabase();
+  // As docs/kubernetes.md has it: before the first start.
+  await kubectl('apply', '-f', path.join(DEPLOY, 'namespace.yaml'));
+  await kubectl('create', 'secret', 'generic', 'berth-database', '-n', 'berth', `--from-literal=url=${url}`);
+  const { instanceId, url: page } = await launched('own', await install());
+  await serves(`${page}file`);
+  expect(await rowsOf('instance')).toBe(1);
+  const files = await kubectl(...inBerth, '-p', `fs.readdirSync('/var/lib/berth').join(' ')`);
+  expect(files).toContain('secrets.key');
+  expect(files).not.toContain('berth.db');
+
+  await loseBerth();
+  await serves(`${page}file`);
+  expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Running');
+  await terminateAll({ instanceId });
+  await kubectl('delete', '-k', path.join(folder, 'site'), '--timeout=180s');
 }, 900_000);
