@@ -1,0 +1,58 @@
+/**
+ * GPUs of a cluster: the node offers an extended resource that no device is behind, which the
+ * scheduler counts like any other.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { until } from '../../fixtures/server-process.ts';
+import { nodeName } from '../cluster/config.ts';
+import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
+
+const gpus = { resource: 'nvidia.com/gpu', nameLabel: 'nvidia.com/gpu.product' };
+const MODEL = 'NVIDIA-L4';
+
+let scene: ClusterServer;
+beforeAll(async () => {
+  scene = await startClusterServer({
+    image: 'busybox',
+    addons: ['storage'],
+    reach: 'portForward',
+    kubernetes: { gpus },
+  });
+  const { kubectl } = scene.cluster;
+  await kubectl(['label', 'node', nodeName, `${gpus.nameLabel}=${MODEL}`]);
+  const offer = JSON.stringify({ status: { capacity: { [gpus.resource]: '2' } } });
+  await kubectl(['patch', 'node', nodeName, '--subresource=status', '--type=merge', '-p', offer]);
+});
+afterAll(() => scene?.stop());
+
+const gpusOfRegion = async (): Promise<unknown> =>
+  (await scene.admin.listRegions()).regions.find(({ regionId }) => regionId === scene.region)?.capabilities.gpus;
+
+test('instances get the GPUs of their type on a node with the model, and no more than there are', async () => {
+  const { admin: client, cluster } = scene;
+  await until(gpusOfRegion, (has) => has === true);
+  const [one, two, other] = await Promise.all([
+    scene.createType({ name: 'one', gpuNum: 1, gpuName: MODEL }),
+    scene.createType({ name: 'two', gpuNum: 2, gpuName: MODEL }),
+    scene.createType({ name: 'other', gpuNum: 1, gpuName: 'A100' }),
+  ]);
+  await expect(scene.launch(client, { instanceTypeId: other })).rejects.toThrow(/1 GPU \(A100\)\) fits on no host/);
+
+  const instanceId = await scene.launch(client, { instanceTypeId: one });
+  await scene.reaches(client, instanceId, 'Running');
+  const got = `{.spec.nodeName} {.spec.containers[0].resources.limits.${gpus.resource.replaceAll('.', '\\.')}}`;
+  const pod = ['get', 'pod', `${instanceId}-0`, '-n', NAMESPACE, '-o', `jsonpath=${got}`];
+  expect(await cluster.kubectl(pod)).toBe(`${nodeName} 1`);
+  await expect(scene.launch(client, { instanceTypeId: two })).rejects.toThrow(/short of 1 GPU/);
+
+  await client.terminate({ instanceId });
+  await scene.reaches(client, instanceId, 'Cleaned');
+  const both = await scene.launch(client, { instanceTypeId: two });
+  await scene.reaches(client, both, 'Running');
+  // One without GPUs runs beside them, and sees none.
+  const without = await scene.launch(client);
+  await scene.reaches(client, without, 'Running');
+  const command = ['sh', '-c', 'echo $NVIDIA_VISIBLE_DEVICES'];
+  expect(await client.exec({ instanceId: without, command })).toMatchObject({ stdout: 'void\n' });
+  expect(await client.exec({ instanceId: both, command })).toMatchObject({ stdout: '\n' });
+});
