@@ -137,7 +137,7 @@ test(`an outage of ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none,
   expect(await client.listStrays()).toEqual({ strays: [] });
 }, 600_000);
 
-describe('what a killed engine no longer tracks is ended, and the container starts again', () => {
+describe('processes of a container that a killed engine no longer tracks are ended, and it starts again', () => {
   let fixture: DockerFixture;
   let subject: Subject;
   beforeAll(async () => {
@@ -174,7 +174,7 @@ describe('what a killed engine no longer tracks is ended, and the container star
     expect((await fixture.inspect(spec.id)).Id).toBe(container);
   }
 
-  test('a process', async () => {
+  test('a stopped process', async () => {
     const { spec, container, pid } = await loseStarted();
     // A stopped process does not end by the signal of the next start.
     process.kill(pid, 'SIGSTOP');

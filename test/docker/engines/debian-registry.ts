@@ -75,26 +75,22 @@ interface Served {
   /** Has `config.yml`. */
   folder: string;
   address: string;
-  /** Command before each program, for another namespace. */
+  /** Command that runs a program in another namespace; empty: in this one. */
   enter: readonly string[];
   children: ChildProcess[];
 }
 
 async function serve({ folder, address, enter, children }: Served): Promise<void> {
   const env = { PATH: process.env['PATH'], OTEL_TRACES_EXPORTER: 'none' };
-  const [program = '', ...args] = [...enter, 'docker-registry', 'serve', path.join(folder, 'config.yml')];
-  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'], env });
+  const program = [...enter, 'docker-registry', 'serve', path.join(folder, 'config.yml')];
+  const child = spawn('env', program, { stdio: ['ignore', 'ignore', 'pipe'], env });
   children.push(child);
   let said = '';
   child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-2_000)));
-  child.on(
-    'error',
-    (error) => (said += `${error.message}; it is Debian's package docker-registry, apt-get install it`),
-  );
+  const request = [...enter, 'curl', '--silent', '--output', '/dev/null', `http://${address}/v2/`];
   await until('the registry answers', async () => {
-    if (child.exitCode !== null || child.pid === undefined) throw new Error(`docker-registry ended: ${said}`);
-    const [curl = '', ...of] = [...enter, 'curl', '--silent', '--output', '/dev/null', `http://${address}/v2/`];
-    return run(curl, of).then(
+    if (child.exitCode !== null) throw new Error(`docker-registry, a package of Debian, ended: ${said}`);
+    return run('env', request).then(
       () => true,
       () => false,
     );
