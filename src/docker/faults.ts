@@ -300,6 +300,10 @@ export const hasNoSuchProcessor = (fault: unknown): boolean =>
 export const isUntracked = (fault: unknown): boolean =>
   statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));
 
+/** Folder of a run that containerd did not remove, which fails each later start; null: no such fault. */
+export const bundleInTheWay = (fault: unknown): string | null =>
+  /failed to start shim: mkdir (\/\S+): file exists/i.exec(sentenceOf(fault))?.[1] ?? null;
+
 /** Matches the engine's words: a bare 404 may come from another server at its address. */
 export const isContainerGone = (fault: unknown): boolean =>
   statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));

@@ -2,19 +2,14 @@
  * The engine goes away during launches, and later ends all containers: each instance runs
  * again, in one container.
  */
-import { readFile, writeFile } from 'node:fs/promises';
 import { DatabaseSync } from 'node:sqlite';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
-import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { labels } from '../../../src/engines/labels.ts';
-import { endpointOf } from '../../../src/docker/docker-client.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { firstLaunchRequest } from '../../fixtures/first-launch.ts';
-import { expectFault, expectRunning, makeSubject, type Subject } from '../../conformance/subject.ts';
-import { makeDockerFixture, type DockerFixture } from '../engines/docker-fixture.ts';
 import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 import {
   installationOf,
@@ -35,14 +30,15 @@ const pager = { currentPage: 1, pageSize: 500 };
 let engine: OwnEngine;
 let server: ServerProcess;
 let client: Client;
-beforeAll(async () => {
+// Before each try: a second one finds nothing of the first.
+beforeEach(async () => {
   engine = await startOwnEngine();
   // Imports a tiny image under the default image's name, so that nothing is built.
   await engine.importTiny(recipeRef(await readRecipe(join(import.meta.dirname, '../../../images/notebook'))));
   server = await startServerProcess({ nodePorts: '31300-31399', settings: { DOCKER_HOST: engine.dockerHost } });
   ({ client } = await login(server));
 }, 120_000);
-afterAll(async () => {
+afterEach(async () => {
   await server?.stop();
   await engine?.stop();
 }, 120_000);
@@ -136,57 +132,3 @@ test(`an outage of ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none,
   for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
   expect(await client.listStrays()).toEqual({ strays: [] });
 }, 600_000);
-
-describe('processes of a container that a killed engine no longer tracks are ended, and it starts again', () => {
-  let fixture: DockerFixture;
-  let subject: Subject;
-  beforeAll(async () => {
-    fixture = await makeDockerFixture(endpointOf(engine.dockerHost));
-    subject = makeSubject(fixture);
-  });
-  afterEach(() => subject.clear());
-  afterAll(() => fixture.stop());
-
-  /** Launches an instance, and kills the engine as if the engine had not recorded the start. */
-  async function loseStarted(): Promise<{ spec: EngineSpec; container: string; pid: number }> {
-    const spec = subject.spec();
-    await subject.ensure(spec);
-    const { Id, State } = await fixture.inspect(spec.id);
-    const { DockerRootDir } = (await engine.docker.info()) as { DockerRootDir: string };
-    await engine.kill('SIGKILL');
-    const record = join(DockerRootDir, 'containers', Id, 'config.v2.json');
-    const recorded = JSON.parse(await readFile(record, 'utf8')) as { State: object };
-    await writeFile(record, JSON.stringify({ ...recorded, State: { ...recorded.State, Running: false, Pid: 0 } }));
-    return { spec, container: Id, pid: State.Pid };
-  }
-
-  async function expectStartsAgain(spec: EngineSpec, container: string): Promise<void> {
-    expect((await fixture.inspect(spec.id)).State.Running).toBe(false);
-    expect((await expectFault(subject.ensure(spec), 'busy')).message).toMatch(/Berth ended the process, and retries/);
-    let last: unknown;
-    const what = (): string => `it runs (${String(last)})`;
-    await subject.until(what, async () =>
-      subject.ensure(spec).then(expectRunning, (fault: unknown) => {
-        last = fault;
-        return false as const;
-      }),
-    );
-    expect((await fixture.inspect(spec.id)).Id).toBe(container);
-  }
-
-  test('a stopped process', async () => {
-    const { spec, container, pid } = await loseStarted();
-    // A stopped process does not end by the signal of the next start.
-    process.kill(pid, 'SIGSTOP');
-    await engine.start();
-    await expectStartsAgain(spec, container);
-  });
-
-  test('a shim whose process never came to be', async () => {
-    const { spec, container, pid } = await loseStarted();
-    process.kill(pid, 'SIGKILL');
-    await engine.replaceShim(container);
-    await engine.start();
-    await expectStartsAgain(spec, container);
-  });
-});

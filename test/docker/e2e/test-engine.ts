@@ -60,6 +60,8 @@ export interface OwnEngine {
    * as an engine leaves that is killed during a start.
    */
   replaceShim(container: string): Promise<void>;
+  /** Folder in which its containerd keeps the files of a run. */
+  bundleOf(container: string): string;
   /** Ends it and removes everything it made. */
   stop(): Promise<void>;
 }
@@ -141,6 +143,9 @@ export async function startOwnEngine({
       );
   }
 
+  const bundleOf = (container: string): string =>
+    join(folder, 'exec/containerd/daemon/io.containerd.runtime.v2.task/moby', container);
+
   async function removeAll(): Promise<void> {
     if (child === null) await start();
     for (const { Id } of await docker.listContainers({ all: true }))
@@ -213,9 +218,10 @@ export async function startOwnEngine({
     importTiny: (ref) => importBusybox(docker, ref, folder),
     kill,
     start,
+    bundleOf,
     async replaceShim(container) {
       for (const pid of await processes()) if (isShimOf(container, await commandOf(pid))) send(Number(pid), 'SIGKILL');
-      const cwd = join(folder, 'exec/containerd/daemon/io.containerd.runtime.v2.task/moby', container);
+      const cwd = bundleOf(container);
       const address = ['-address', join(folder, 'exec/containerd/containerd.sock')];
       const args = ['-namespace', 'moby', '-id', container, ...address, 'start'];
       // The shim stays, with the streams it got.

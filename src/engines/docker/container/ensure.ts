@@ -1,5 +1,6 @@
 /** Brings a container to run: create, start, or finish a half-done attempt (`containers.ts`). */
 import { stat } from 'node:fs/promises';
+import { basename } from 'node:path';
 import type { ContainerCreateOptions, ContainerInspectInfo } from 'dockerode';
 import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
@@ -10,6 +11,7 @@ import { containerName, dockerName, networkName } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import {
   abortFault,
+  bundleInTheWay,
   faultOf,
   isContainerGone,
   isImageGone,
@@ -37,7 +39,7 @@ import { listProcessors, type Processors } from './processors.ts';
 import type { ShownSizes } from './shown-sizes.ts';
 import { limitTerminals } from './terminal-limit.ts';
 import type { Tools } from './tools.ts';
-import { endProcesses } from './untracked.ts';
+import { endProcesses, removeBundle } from './untracked.ts';
 
 /** A tenth faster than two; bare containers, without networks, gain nothing (`bench/burst.ts`). */
 const STARTS_PER_CORE = 4;
@@ -278,18 +280,33 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
     await call(signal, () => docker.getNetwork(network).connect(join));
   }
 
-  /** Ends what the engine does not track, and removes a container that has not run, for a retry. */
-  async function untrackedFault(id: string, hasRun: boolean, signal: AbortSignal): Promise<EngineFault> {
+  /**
+   * Ends and removes what an engine that was killed left of an earlier start, and removes a
+   * container that has not run, for a retry.
+   */
+  async function untrackedFault(
+    id: string,
+    { bundle, hasRun, signal }: { bundle: string | null; hasRun: boolean; signal: AbortSignal },
+  ): Promise<EngineFault> {
     const info = await inspectContainer(client, id, signal);
-    const ended = client.local && info?.State.Running === false ? await endProcesses(info.Id) : 0;
+    const mayClear = client.local && info?.State.Running === false;
+    const ended = mayClear ? await endProcesses(info.Id) : 0;
+    const isCleared =
+      bundle === null ? ended > 0 : mayClear && basename(bundle) === info.Id && (await removeBundle(bundle));
     if (!hasRun) {
       await removeContainer(client, id, signal);
       return removedMeanwhile();
     }
-    const text = `the engine was killed and no longer tracks a process of container ${id.slice(0, 12)}`;
-    if (ended > 0) return new EngineFault('busy', `${text}; Berth ended the process, and retries`, { retry: true });
-    const remedy = 'ask the operator to kill the process, or to restart the host';
-    return new EngineFault('unreachable', `${text}; ${remedy}`, { retry: true });
+    const of = `container ${id.slice(0, 12)}`;
+    const { left, done, remedy } =
+      bundle === null
+        ? { left: `no longer tracks a process of ${of}`, done: 'ended the process', remedy: 'kill the process' }
+        : { left: `left a folder of ${of}`, done: 'removed the folder', remedy: `remove ${bundle}` };
+    const text = `the engine was killed and ${left}`;
+    if (isCleared) return new EngineFault('busy', `${text}; Berth ${done}, and retries`, { retry: true });
+    return new EngineFault('unreachable', `${text}; ask the operator to ${remedy}, or to restart the host`, {
+      retry: true,
+    });
   }
 
   return async (id: string, { spec, signal }: Attempt, { hasRun }: { hasRun: boolean }): Promise<void> => {
@@ -304,7 +321,8 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
     } catch (error) {
       if (statusOf(error) === 304) return;
       if (isContainerGone(error)) throw removedMeanwhile();
-      if (isUntracked(error)) throw await untrackedFault(id, hasRun, signal);
+      const bundle = bundleInTheWay(error);
+      if (bundle !== null || isUntracked(error)) throw await untrackedFault(id, { bundle, hasRun, signal });
       throw portFault(error, spec, hasRun) ?? error;
     }
   };

@@ -1,6 +1,6 @@
-/** Processes of a container that the engine lost: it was killed during a change. */
-import { readdir, readFile } from 'node:fs/promises';
-import { basename } from 'node:path';
+/** What an engine that was stopped or killed during a start leaves, and hinders later starts. */
+import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 
 /** Kills each process of the container; returns how many there were. */
 export async function endProcesses(containerId: string): Promise<number> {
@@ -15,10 +15,7 @@ export async function endProcesses(containerId: string): Promise<number> {
   return killed.filter(Boolean).length;
 }
 
-/**
- * containerd runs a shim for each container, outside of its control group. One without a process
- * to watch, left by an engine that was killed during a start, makes every later start fail.
- */
+/** containerd runs a shim for each container, outside of its control group. */
 function isShimOf(containerId: string, command: string): boolean {
   const [program = '', ...args] = command.split('\0');
   return basename(program).startsWith('containerd-shim') && args[args.indexOf('-id') + 1] === containerId;
@@ -28,6 +25,23 @@ function isShimOf(containerId: string, command: string): boolean {
 function kill(pid: number): boolean {
   try {
     return process.kill(pid, 'SIGKILL');
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Removes the folder in which containerd keeps its own files of a run. A folder in it that is
+ * mounted or not empty could be the root disk, and stays. Returns whether all is gone.
+ */
+export async function removeBundle(folder: string): Promise<boolean> {
+  try {
+    for (const entry of await readdir(folder, { withFileTypes: true })) {
+      const path = join(folder, entry.name);
+      await (entry.isDirectory() ? rmdir(path) : unlink(path));
+    }
+    await rmdir(folder);
+    return true;
   } catch {
     return false;
   }
