@@ -300,7 +300,7 @@ export const hasNoSuchProcessor = (fault: unknown): boolean =>
 export const isUntracked = (fault: unknown): boolean =>
   statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));
 
-/** Folder of a run that containerd did not remove, which fails each later start; null: no such fault. */
+/** Folder of a run that containerd did not remove, which fails each later start; or null. */
 export const bundleInTheWay = (fault: unknown): string | null =>
   /failed to start shim: mkdir (\/\S+): file exists/i.exec(sentenceOf(fault))?.[1] ?? null;
 

@@ -37,11 +37,11 @@ beforeEach(async () => {
   await engine.importTiny(recipeRef(await readRecipe(join(import.meta.dirname, '../../../images/notebook'))));
   server = await startServerProcess({ nodePorts: '31300-31399', settings: { DOCKER_HOST: engine.dockerHost } });
   ({ client } = await login(server));
-}, 120_000);
+});
 afterEach(async () => {
   await server?.stop();
   await engine?.stop();
-}, 120_000);
+});
 
 /** Instances of the smallest type together need more memory than some machines have. */
 function shrinkTypes(): void {

@@ -1,6 +1,6 @@
 /**
- * What an engine that was killed during a start leaves behind: Berth removes it, and the same
- * container starts again.
+ * Remains of a start during which the engine was killed: Berth removes them, and the same container
+ * starts again.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What an engine that was stopped or killed during a start leaves, and hinders later starts. */
+/** Removal of what an engine that was killed during a start leaves, and what fails later starts. */
 import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 
