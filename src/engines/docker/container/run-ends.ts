@@ -11,6 +11,8 @@ import { watchEvents } from '../client/watch.ts';
 import { isSameRun } from './container-calls.ts';
 
 const INSPECT_MS = 30_000;
+/** Pause before a run is inspected again that a busy engine gave no answer about. */
+const AGAIN_MS = 5_000;
 const INSPECTS_AT_ONCE = 8;
 
 export interface RunEnds {
@@ -37,11 +39,13 @@ export function makeRunEnds(options: {
   const semaphore = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   let watch: { ending: AbortController; done: Promise<void>; live: boolean } | undefined;
 
-  /** Unknown is not an end: the next opening of the stream re-inspects. */
+  /** Unknown is not an end: it is asked again, at the latest when the stream opens again. */
   async function check(subscriber: Subscriber): Promise<void> {
     const signal = AbortSignal.timeout(INSPECT_MS);
-    const isSame = await semaphore.run(() => isSameRun(client, subscriber.run, signal), { signal }).catch(() => true);
-    if (!isSame && subscribers.has(subscriber)) end(subscriber);
+    const isSame = await semaphore.run(() => isSameRun(client, subscriber.run, signal), { signal }).catch(() => null);
+    if (isSame === true || !subscribers.has(subscriber)) return;
+    if (isSame === false) end(subscriber);
+    else if (watch?.live) setTimeout(() => void check(subscriber), AGAIN_MS).unref();
   }
 
   function end(subscriber: Subscriber): void {
