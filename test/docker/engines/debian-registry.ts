@@ -13,6 +13,8 @@ import type { RegistryCredentials } from '../../../src/engines/contract.ts';
 import { until } from '../../conformance/subject.ts';
 
 const run = promisify(execFile);
+const OPEN = '200';
+const CLOSED = '401';
 
 export const credentials: RegistryCredentials = { username: 'berth', secret: 'harbour' };
 /** htpasswd line with a low bcrypt cost: the registry checks it in every request. */
@@ -49,6 +51,7 @@ export async function startDebianRegistries(): Promise<DebianRegistries> {
         serve({
           folder: path.join(folder, 'closed'),
           address: closed,
+          answer: CLOSED,
           enter: ['nsenter', `--net=/proc/${pid}/ns/net`],
           children,
         }),
@@ -67,7 +70,7 @@ async function start(folder: string, auth: string, children: ChildProcess[]): Pr
   const storage = `storage:\n  filesystem:\n    rootdirectory: ${path.join(folder, 'images')}\n  delete:\n    enabled: true\n`;
   const config = `version: 0.1\nlog:\n  level: error\n${storage}http:\n  addr: ${address}\n${auth}`;
   await writeFile(path.join(folder, 'config.yml'), config);
-  await serve({ folder, address, enter: [], children });
+  await serve({ folder, address, answer: auth === '' ? OPEN : CLOSED, enter: [], children });
   return address;
 }
 
@@ -75,23 +78,26 @@ interface Served {
   /** Has `config.yml`. */
   folder: string;
   address: string;
+  /** Status without credentials. */
+  answer: typeof OPEN | typeof CLOSED;
   /** Command that runs a program in another namespace; empty: in this one. */
   enter: readonly string[];
   children: ChildProcess[];
 }
 
-async function serve({ folder, address, enter, children }: Served): Promise<void> {
+async function serve({ folder, address, answer, enter, children }: Served): Promise<void> {
   const env = { PATH: process.env['PATH'], OTEL_TRACES_EXPORTER: 'none' };
   const program = [...enter, 'docker-registry', 'serve', path.join(folder, 'config.yml')];
   const child = spawn('env', program, { stdio: ['ignore', 'ignore', 'pipe'], env });
   children.push(child);
   let said = '';
   child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-2_000)));
-  const request = [...enter, 'curl', '--silent', '--output', '/dev/null', `http://${address}/v2/`];
+  const options = ['--silent', '--output', '/dev/null', '--write-out', '%{http_code}'];
+  const request = [...enter, 'curl', ...options, `http://${address}/v2/`];
   await until('the registry answers', async () => {
     if (child.exitCode !== null) throw new Error(`docker-registry, a package of Debian, ended: ${said}`);
     return run('env', request).then(
-      () => true,
+      ({ stdout }) => stdout === answer,
       () => false,
     );
   });

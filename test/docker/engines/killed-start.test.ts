@@ -56,7 +56,7 @@ async function expectStartsAgain(after: RegExp): Promise<void> {
   expect((await fixture.inspect(spec.id)).Id).toBe(container);
 }
 
-test('a stopped process', async () => {
+test('ends a stopped process that the engine no longer tracks', async () => {
   await loseStart();
   // A stopped process does not end by the signal of the next start.
   process.kill(pid, 'SIGSTOP');
@@ -64,7 +64,7 @@ test('a stopped process', async () => {
   await expectStartsAgain(/no longer tracks a process of .*; Berth ended the process, and retries/);
 });
 
-test('a shim whose process never came to be', async () => {
+test('ends a shim whose process never came to be', async () => {
   await loseStart();
   process.kill(pid, 'SIGKILL');
   await engine.replaceShim(container);
@@ -72,7 +72,7 @@ test('a shim whose process never came to be', async () => {
   await expectStartsAgain(/no longer tracks a process of .*; Berth ended the process, and retries/);
 });
 
-test('a folder of the run', async () => {
+test('removes the folder of a run', async () => {
   await engine.docker.getContainer(container).stop({ t: 1 });
   const folder = engine.bundleOf(container);
   await mkdir(join(folder, 'rootfs'), { recursive: true });
@@ -80,7 +80,7 @@ test('a folder of the run', async () => {
   await expectStartsAgain(/left a folder of .*; Berth removed the folder, and retries/);
 });
 
-test('no folder that holds files is removed: the fault names it', async () => {
+test('removes no folder that holds files, and names it', async () => {
   await engine.docker.getContainer(container).stop({ t: 1 });
   const folder = engine.bundleOf(container);
   await mkdir(join(folder, 'rootfs'), { recursive: true });

@@ -3,8 +3,9 @@
  * `rbac.yaml`, and used: instances of its own region and of an added one, a restart of the API, the
  * loss of its Pod, and the removal. Once more with PostgreSQL instead of SQLite.
  */
-import net, { type AddressInfo } from 'node:net';
+import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
@@ -262,7 +263,7 @@ async function startDatabase(): Promise<{ url: string; rowsOf(table: string): Pr
       one.on('error', () => other.destroy()).pipe(other);
   });
   onTestFinished(() => void proxy.close());
-  await new Promise<void>((resolve) => proxy.listen(0, cluster.hostAddress, resolve));
+  await once(proxy.listen(0, cluster.hostAddress), 'listening');
   const { port } = proxy.address() as AddressInfo;
   return {
     url: `postgres://berth@${cluster.hostAddress}:${port}/postgres`,

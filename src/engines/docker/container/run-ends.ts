@@ -41,6 +41,7 @@ export function makeRunEnds(options: {
 
   /** Unknown is not an end: it is asked again, at the latest when the stream opens again. */
   async function check(subscriber: Subscriber): Promise<void> {
+    if (!subscribers.has(subscriber)) return;
     const signal = AbortSignal.timeout(INSPECT_MS);
     const isSame = await semaphore.run(() => isSameRun(client, subscriber.run, signal), { signal }).catch(() => null);
     if (isSame === true || !subscribers.has(subscriber)) return;
