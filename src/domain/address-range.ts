@@ -83,8 +83,12 @@ const includes = (outer: AddressRange, inner: AddressRange): boolean =>
 
 const parsed = new WeakMap<readonly string[], AddressRange[]>();
 
-/** Whether an address or a range is inside of one of the ranges; parses each array once. */
+/**
+ * Whether an address or a range is inside of one of the ranges of its family; parses each array
+ * once. Node's `BlockList` is none: its IPv6 ranges match IPv4 addresses, too.
+ */
 export function isInRanges(ranges: readonly string[], text: string): boolean {
+  if (ranges.length === 0) return false;
   const inner = rangeOf(text);
   if (inner === null) return false;
   let outer = parsed.get(ranges);

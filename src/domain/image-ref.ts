@@ -90,7 +90,7 @@ function normalized(server: string): string {
  */
 export function isLocalServer(server: string): boolean {
   const { hostname } = new URL(urlOf(server));
-  if (hostname === 'localhost' || hostname.endsWith('.localhost')) return true;
+  if (/(^|\.)localhost\.?$/.test(hostname)) return true;
   if (hostname.startsWith('[')) return isLocalIPv6(wordsOf(hostname.slice(1, -1)));
   return /^\d+\.\d+\.\d+\.\d+$/.test(hostname) && isLocalIPv4(hostname.split('.').map(Number));
 }

@@ -5,6 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { isInRanges } from '../domain/address-range.ts';
 import { engineKinds } from '../domain/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/account-state.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
@@ -169,7 +170,7 @@ const schema = z.object({
       .union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
         error: 'must be IP addresses or CIDR ranges, separated by commas',
       })
-      .refine((range) => !range.endsWith('/0'), {
+      .refine((range) => !isInRanges([range], '0.0.0.0/0') && !isInRanges([range], '::/0'), {
         error: 'must not be all addresses, because every client could then claim another; name the proxies',
       }),
   ).optional(),

@@ -11,7 +11,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeAddressMatcher } from '../address-list.ts';
+import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { mountBookFile } from './book-downloads.ts';
@@ -122,7 +122,7 @@ export interface ApiOptions {
 export function makeApi(options: ApiOptions): FastifyInstance {
   const { control, log, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
   const { trustedProxies = [] } = options;
-  const isProxy = trustedProxies.length === 0 ? () => false : makeAddressMatcher(trustedProxies);
+  const isProxy = makeAddressMatcher(trustedProxies);
   const connectionLimit = new ConnectionLimit({
     listener: 'API',
     connections: options.connections ?? DEFAULT_CONNECTIONS,
@@ -134,7 +134,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     perAccount: (accountId) => control.quotas.requestsPerSecond(accountId),
     isProxy,
   });
-  const app = makeServer(options, connectionLimit, rates);
+  const app = makeServer(options, { connectionLimit, rates, isProxy });
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
     limitMs: bodyTimeoutMs,
@@ -194,10 +194,15 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
   };
 }
 
+interface Clients {
+  connectionLimit: ConnectionLimit;
+  rates: RequestRates;
+  isProxy: AddressMatcher;
+}
+
 function makeServer(
-  { tls, trustedProxies, log, strictTransport = false }: ApiOptions,
-  connectionLimit: ConnectionLimit,
-  rates: RequestRates,
+  { tls, log, strictTransport = false }: ApiOptions,
+  { connectionLimit, rates, isProxy }: Clients,
 ): FastifyInstance {
   const requestId = makeRequestIds();
   const wireErrors = new WireErrors(() => requestId(undefined));
@@ -220,7 +225,7 @@ function makeServer(
       return server;
     },
     genReqId: (raw) => requestId(raw.headers['x-request-id']),
-    trustProxy: trustedProxies ?? false,
+    trustProxy: isProxy,
     logger: false,
     clientErrorHandler: (error, socket) => wireErrors.answer(error, socket),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),

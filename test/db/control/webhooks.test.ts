@@ -95,6 +95,7 @@ const refusedUrls = [
   'http://hooks.example.net/',
   'https://user:password@hooks.example.net/',
   'https://localhost/',
+  'https://localhost./',
   'https://127.1/',
   'https://0x7f000001/',
   'https://[::1]/',
@@ -328,9 +329,12 @@ onBothEngines('webhooks', (open) => {
     await expectRefused(webhooks.test(ann, webhook.id), 'not_found');
   });
 
-  test('refuse other protocols, logins and addresses that are not public', async () => {
+  test('refuse other protocols, logins and addresses that are not public, and take public ones', async () => {
     const store = await open();
-    const { create } = await setUp(store);
+    const { create, webhooks } = await setUp(store);
     for (const refused of refusedUrls) await expectRefused(create(ann, { url: refused }), 'field_value');
+    const urls = ['https://8.8.8.8/', 'https://93.184.215.14:8443/a', 'https://[2001:4860:4860::8888]/'];
+    for (const given of urls) await create(ann, { url: given });
+    expect((await webhooks.list(ann)).map((one) => one.url).toSorted()).toEqual(urls.toSorted());
   });
 });

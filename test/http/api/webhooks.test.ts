@@ -2,10 +2,11 @@
 import { createServer, type Server } from 'node:https';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { Socket, type LookupFunction } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
 import { makeSendWebhook, type SendWebhookOptions } from '../../../src/control/webhooks/send-webhook.ts';
 import { messageId, newWebhookSecret, signedHeaders } from '../../../src/control/webhooks/sign-webhook.ts';
@@ -77,6 +78,40 @@ test('are verified by the library of Standard Webhooks, and carry the name in Ho
   };
   expect(await send()).toMatchObject({ delivered: true, status: 200, answer: 'thanks' });
   expect(seen).toEqual([JSON.parse(body), `${NAME}:${port}`, NAME, '/path?x=1', 'POST', true]);
+});
+
+/** Connects to the receiver instead, and lists the addresses that a connection asked for. */
+function redirectConnections(): unknown[] {
+  const asked: unknown[] = [];
+  const { connect } = Socket.prototype;
+  const spy = vi.spyOn(Socket.prototype, 'connect').mockImplementation(function (this: Socket, ...given: unknown[]) {
+    const [options, done] = given as [{ lookup: LookupFunction }, () => void];
+    const lookup: LookupFunction = (name, how, found) =>
+      options.lookup(name, { ...how, all: true }, (error, addresses) => {
+        asked.push(addresses);
+        found(error, [{ address: '127.0.0.1', family: 4 }]);
+      });
+    return Reflect.apply(connect, this, [{ ...options, lookup }, done]);
+  });
+  onTestFinished(() => spy.mockRestore());
+  return asked;
+}
+
+test.each([
+  ['IPv4', ['93.184.215.14']],
+  ['IPv6', ['2606:2800:21f:cb07:6820:80da:af6b:8b2c']],
+  ['both', ['140.82.121.4', '2a01:4f8:c0c:1::5']],
+])('arrive by the default check at a name with public addresses (%s)', async (_, addresses) => {
+  const asked = redirectConnections();
+  answer = (request, response) => {
+    void text(request).then((received) => {
+      const given = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
+      response.end(JSON.stringify(new Webhook(secret).verify(received, Object.fromEntries(given))));
+    });
+  };
+  const result = await send({ anyAddress: false, resolve: async () => addresses });
+  expect(result).toMatchObject({ delivered: true, status: 200, answer: body });
+  expect(asked).toEqual([addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))]);
 });
 
 test('are refused at private addresses, also if one of several addresses is private', async () => {

@@ -4,9 +4,10 @@
  * without the stream each dial inspects first (about 0.5 ms).
  */
 import { once } from 'node:events';
-import { BlockList, connect, isIP, isIPv6 } from 'node:net';
+import { connect, isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ContainerInspectInfo } from 'dockerode';
+import { isInRanges } from '../../../domain/address-range.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import { errorCode } from '../../../domain/unknown-error.ts';
@@ -90,23 +91,18 @@ function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFau
 }
 
 /** Loopback, link-local (cloud metadata), multicast: never dialled, whatever an engine reports. */
-const forbidden = new BlockList();
-for (const [net, bits] of [
-  ['0.0.0.0', 8],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['224.0.0.0', 3],
-] as const)
-  forbidden.addSubnet(net, bits, 'ipv4');
-for (const [net, bits] of [
-  ['::', 127],
-  ['fe80::', 10],
-  ['ff00::', 8],
-] as const)
-  forbidden.addSubnet(net, bits, 'ipv6');
+const FORBIDDEN = [
+  '0.0.0.0/8',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '224.0.0.0/3',
+  '::/127',
+  'fe80::/10',
+  'ff00::/8',
+] as const;
 
 function refuseForbidden(host: string): void {
-  if (isIP(host) === 0 || forbidden.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
+  if (isIP(host) === 0 || isInRanges(FORBIDDEN, host)) {
     const text = `the engine reports the address ${host} for the instance, which no instance can have`;
     throw new EngineFault('rejected', text, { retry: false });
   }

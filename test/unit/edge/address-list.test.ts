@@ -1,0 +1,34 @@
+/** Trusted proxies: addresses of sockets and of `X-Forwarded-For` in any spelling. */
+import { expect, test } from 'vitest';
+import { makeAddressMatcher, withoutMapping } from '../../../src/edge/address-list.ts';
+
+test.each(['::/0', '::/1', '::/3', '::/80', '::ffff:0:0/95', '::fffe:0:0/95'])(
+  'the IPv6 range %s matches no IPv4 address',
+  (range) => {
+    const matches = makeAddressMatcher([range, '192.0.2.1']);
+    expect(['203.0.113.9', '::ffff:203.0.113.9', '192.0.2.1', '::ffff:192.0.2.1'].map(matches)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
+  },
+);
+
+test.each(['0.0.0.0/0', '128.0.0.0/1'])('the IPv4 range %s matches no IPv6 address', (range) => {
+  const matches = makeAddressMatcher([range]);
+  expect(['2001:db8::1', '::1', '::', '::203.0.113.9', '64:ff9b::203.0.113.9'].some(matches)).toBe(false);
+  expect(matches('203.0.113.9')).toBe(true);
+});
+
+test.each(['10.1.2.3', '::ffff:10.1.2.3', '::FFFF:10.1.2.3', '::ffff:a01:203', '0:0:0:0:0:ffff:10.1.2.3'])(
+  'the address %s is in an IPv4 range, also behind the removal of its mapping',
+  (address) => {
+    const matches = makeAddressMatcher(['10.0.0.0/8']);
+    expect([matches(address), matches(withoutMapping(address))]).toEqual([true, true]);
+  },
+);
+
+test.each(['', 'unknown', '10.1.2.3:80', '010.1.2.3', '::ffff:', '::ffff:a01'])('"%s" matches nothing', (address) => {
+  expect(makeAddressMatcher(['0.0.0.0/1', '::/1'])(withoutMapping(address))).toBe(address === '::ffff:a01');
+});
