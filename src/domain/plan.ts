@@ -71,8 +71,6 @@ export interface PermanentFailure {
 
 /** A run at least this long resets the count of attempts. */
 const STABLE_MS = 10 * 60_000;
-/** A failed start keeps its container, and so its console, though that takes resources. */
-export const FAILED_CONSOLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
@@ -111,15 +109,11 @@ function planKnown(instance: Instance, observation: KnownObservation, nowMs: num
 
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (observation.kind === 'present' && isStillRunning(observation)) return planHalt(instance, nowMs, limits);
-  const isReserved = observation.kind === 'present' && observation.reserved === true;
+  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, nowMs, limits);
   // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
-  const isFailed = hasFailed(observed.status) && !wasArchiving;
-  if (isFailed && !isReserved) return { do: 'rest' };
-  const consoleMs = isFailed ? observed.stoppedAtMs + FAILED_CONSOLE_MS - nowMs : 0;
-  if (isReserved) return consoleMs > 0 ? { do: 'rest', afterMs: consoleMs } : planHalt(instance, nowMs, limits);
+  if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
   const reason = stopReason(instance);
   const given = reason === 'OperatorStop' ? ` Reason: ${instance.operation.reason ?? 'none given'}` : '';
   const text = diagnoses[reason] + given;
@@ -135,7 +129,8 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 }
 
 /** The Docker sidecar may outlive a main process that exited. */
-const isStillRunning = ({ running, docker }: PresentObservation): boolean => running || docker === 'running';
+const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
+  running || docker === 'running' || reserved === true;
 
 /** Reason shown while stopped; '' if a caller asked for the stop. */
 function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
@@ -169,7 +164,7 @@ const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limi
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
   if (observation.kind === 'present') {
-    if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);
+    if (usesHost(observation)) return planHalt(instance, nowMs, limits);
     return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
@@ -193,6 +188,9 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
 
 function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
+  // Nobody pays for what the engine runs in the place of an ended run, also during a back-off.
+  if (observation.kind === 'present' && observation.reserved)
+    return { do: 'halt', show: {}, graceMs: Math.min(SHORT_GRACE_MS, limits.stopGraceMs) };
   if (instance.notBeforeMs !== null) return { do: 'awaitWindow' };
   if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
   const overdue = findOverdue(instance, nowMs, limits);
@@ -242,7 +240,7 @@ function planReplacement(
   { stopGraceMs }: Limits,
 ): Step {
   if (observation.kind === 'absent') return { do: 'removeSaved' };
-  if (isStillRunning(observation)) return { do: 'halt', show: {}, graceMs: stopGraceMs };
+  if (usesHost(observation)) return { do: 'halt', show: {}, graceMs: stopGraceMs };
   return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
 

@@ -1,4 +1,7 @@
-/** `halt` and `destroy`. The end of a run is written to its StatefulSet before the Pod is gone. */
+/**
+ * `halt` and `destroy`. The StatefulSet gets the end of a run, and the last lines of a run that
+ * ended by itself: a Pod that is kept for its console would run whatever the instance put there.
+ */
 import { userId, type InstanceId } from '../../domain/ids.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
@@ -7,12 +10,11 @@ import { labels } from '../labels.ts';
 import { releaseAccountNetwork, releaseUnusedNetworks } from './account-networks.ts';
 import { ownPod, ownSet, type ClusterContext } from './cluster-context.ts';
 import { HALT_MARK } from './manifests/pod-template.ts';
+import { lastConsole } from './inside/console-logs.ts';
 import { runInside } from './inside/run-inside.ts';
 import { annotations, objectName, podName, portsName } from './manifests/object-names.ts';
 import { mainStatusOf, timeOf } from './state/pod-status.ts';
-import { endOf, isRunning, lastRunIn, type LastRun } from './state/run-state.ts';
-
-const KILLED_EXIT_CODE = 137;
+import { endOf, isRunning, KILLED_EXIT_CODE, type LastRun } from './state/run-state.ts';
 
 export async function haltInstance(
   context: ClusterContext,
@@ -28,6 +30,7 @@ export async function haltInstance(
   const pod = await ownPod(context, id, signal);
   if (pod === null && set.spec?.replicas === 0) return;
   if (pod !== null) await announceHalt(context, id, pod, signal);
+  const console = pod === null || endOf(pod) === null ? null : await lastConsole(context, pod, signal);
   if (pod !== null) await removePod(context, pod, Math.max(1, Math.ceil(graceMs / 1000)), signal);
   await cluster.patch(
     resources.statefulSets,
@@ -36,7 +39,10 @@ export async function haltInstance(
     signal,
   );
   const end = pod === null ? null : await endOfRemoved(context, id, pod, signal);
-  if (end !== null) await recordEnd(context, id, set, end, signal);
+  if (end === null) return;
+  const ended = { [annotations.lastRun]: JSON.stringify(end), [annotations.lastConsole]: console };
+  const metadata = { uid: set.metadata?.uid, annotations: ended };
+  await cluster.patch(resources.statefulSets, objectName(id), { metadata }, signal);
 }
 
 const MARK_MS = 5_000;
@@ -90,19 +96,6 @@ async function endOfRemoved(
   );
   if (end !== null) return end;
   return startedAtMs === 0 ? null : { startedAtMs, exitCode: KILLED_EXIT_CODE, outOfMemory: false };
-}
-
-async function recordEnd(
-  { cluster }: ClusterContext,
-  id: InstanceId,
-  set: StatefulSet,
-  end: LastRun,
-  signal: AbortSignal,
-): Promise<void> {
-  const before = lastRunIn(set);
-  if (before !== null && JSON.stringify(before) === JSON.stringify(end)) return;
-  const metadata = { uid: set.metadata?.uid, annotations: { [annotations.lastRun]: JSON.stringify(end) } };
-  await cluster.patch(resources.statefulSets, objectName(id), { metadata }, signal);
 }
 
 export async function destroyInstance(context: ClusterContext, id: InstanceId, signal: AbortSignal): Promise<void> {

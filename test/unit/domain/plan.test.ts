@@ -470,13 +470,22 @@ describe('plan', () => {
     expect(plan(instance, unknown, now, limits).do).toBe('rest');
   });
 
-  test('halts a run that has ended and still takes resources, a failed one once its console was kept', () => {
-    expect(plan(at('stopped', { status: 'Running' }), reserved, now, limits).do).toBe('halt');
-    expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), reserved, now, limits).do).toBe('halt');
-    const failedAt = (stoppedAtMs: number): Step =>
-      plan(at('stopped', { status: 'StartingFailed', stoppedAtMs }), reserved, now, limits);
-    expect(failedAt(now - 60_000)).toEqual({ do: 'rest', afterMs: 9 * 60_000 });
-    expect(failedAt(now - 10 * 60_000)).toMatchObject({ do: 'halt', show: {} });
+  test('halts an ended run whose place the engine still runs, at once in every desired state', () => {
+    const attempts = { phase: 'Queued', diagnosis: 'ContainerExited' } as const;
+    for (const instance of [
+      at('stopped', { status: 'Running' }),
+      at('stopped', { status: 'Stopped', phase: 'Stopped' }),
+      at('stopped', { status: 'StartingFailed', stoppedAtMs: now - 1 }),
+      at('archived', { status: 'Running', phase: 'Stopping' }),
+      at('running', { status: 'Running', phase: 'Ready' }),
+      at('running', { status: 'Starting', ...attempts }, { attempts: 2 }),
+      at('running', { status: 'Initializing' }, { waitsSinceMs: now }),
+      at('running', { status: 'Initializing' }, { notBeforeMs: now + 1 }),
+    ])
+      expect(plan(instance, reserved, now, limits).do, instance.observed.status).toBe('halt');
+    // The next run waits for its back-off as on any engine.
+    const next = plan(at('running', { status: 'Running', phase: 'Ready' }), ended, now, limits);
+    expect(next).toMatchObject({ do: 'mark', show: { diagnosis: 'ContainerExited' }, attempts: 1 });
   });
 
   test('destroys a released instance whatever is observed, and rests once it is clean', () => {

@@ -67,9 +67,14 @@ describe('an observation', () => {
       is: { running: false, exitCode: 3, startedAtMs: atMs, reserved: true },
     },
     {
-      what: 'of a container that only waits after its end',
+      what: 'of what the cluster runs in the place of an ended container',
       pod: podWith({ ...running, restartCount: 1, lastState: terminated(3) }),
       is: { running: false, exitCode: 3, startedAtMs: atMs, reserved: true },
+    },
+    {
+      what: 'of an ended container that its node has forgotten',
+      pod: podWith({ ...running, restartCount: 4 }),
+      is: { running: false, exitCode: 137, startedAtMs: atMs, reserved: true },
     },
     {
       what: 'after its end, once the Pod is leaving',

@@ -1,7 +1,6 @@
 import type { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
 import type { InstanceStatus } from '../../../domain/instance-states.ts';
-import { FAILED_CONSOLE_MS } from '../../../domain/plan.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
 import type { LogSource } from '../../../domain/log-position.ts';
@@ -32,13 +31,12 @@ const logNames = {
 interface LogRetention {
   /** Whether logs outlive a run, as the root disk does. */
   keepsRootDisk: boolean;
-  nowMs: number;
 }
 
 export function missingLogReason(
-  { id, desired, everEnsured, observed: { status, stoppedAtMs } }: Instance,
+  { id, desired, everEnsured, observed: { status } }: Instance,
   source: LogSource,
-  { keepsRootDisk, nowMs }: LogRetention,
+  { keepsRootDisk }: LogRetention,
 ): string | null {
   if (source === 'events') return null;
   const log = logNames[source];
@@ -46,8 +44,8 @@ export function missingLogReason(
   if (desired === 'released') return `instance ${id} is terminated, and ${log} was removed; ${instead}`;
   if (source === 'console' && status === 'Archived')
     return `instance ${id} is Archived, and ${log} was removed with the container; the next start begins a new console; ${instead}`;
-  const hasConsole = status === 'StartingFailed' && nowMs - stoppedAtMs < FAILED_CONSOLE_MS;
-  if (everEnsured && AT_REST.has(status) && !keepsRootDisk && !(source === 'console' && hasConsole))
+  const hasConsole = source === 'console' && status === 'StartingFailed';
+  if (everEnsured && AT_REST.has(status) && !keepsRootDisk && !hasConsole)
     return `instance ${id} is ${status}, and ${log} ended with its run, as its root disk did: start the instance and read it while it runs, or write what you need later to the data disk; ${instead}`;
   if (source !== 'console' && everEnsured && AT_REST.has(status))
     return `${log} is on the root disk of instance ${id}, and readable only while the instance runs; the instance is ${status}: start it, or read its console`;

@@ -75,11 +75,10 @@ export function makeLogs({ store, regions, time, accountVersions, notebookTokens
     if (row?.ownerId !== accountId) throw instanceNotFound();
     const instance = instanceFromRow(row);
     const drivers = regions.of(instance.spec.regionId);
-    const kept = { keepsRootDisk: rootDiskFacts(drivers).keepsRootDisk, nowMs: time.now() };
     return {
       instance,
       reader: readerOf(drivers, instance, source),
-      missing: missingLogReason(instance, source, kept),
+      missing: missingLogReason(instance, source, rootDiskFacts(drivers)),
       secret: notebookTokens.open(row),
     };
   }

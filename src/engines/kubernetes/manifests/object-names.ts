@@ -23,6 +23,8 @@ export const annotations = {
   files: 'berth.files',
   /** Start and end of the last run, once its Pod is gone. */
   lastRun: 'berth.last-run',
+  /** Last lines of a run that ended by itself, each with its time. */
+  lastConsole: 'berth.last-console',
   /** Digest of a Pod's template. */
   template: 'berth.template',
   /** Digest of a NetworkPolicy's rules. */

@@ -3,7 +3,7 @@ import type { Disruption } from '../../../domain/disruption.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import { STOP_SECONDS } from '../manifests/preemption-notice.ts';
 import { START_GATE } from '../manifests/pod-template.ts';
-import { mainStatusOf, timeOf } from './pod-status.ts';
+import { hasEnded, mainStatusOf, timeOf } from './pod-status.ts';
 
 /** A Pod that the scheduler leaves alone until Berth starts it. */
 export const isGated = (pod: Pod): boolean =>
@@ -17,8 +17,8 @@ export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): 
   const deletedAtMs = timeOf(pod.metadata?.deletionTimestamp);
   if (deletedAtMs > 0) return { text, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
   if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { text, endsAtMs: 0 };
-  const { state, lastState } = mainStatusOf(pod) ?? {};
-  const hasRun = state?.running !== undefined || state?.terminated !== undefined || lastState?.terminated !== undefined;
+  const status = mainStatusOf(pod);
+  const hasRun = status?.state?.running !== undefined || hasEnded(status);
   return hasRun ? null : { text: GONE, endsAtMs: 0 };
 }
 

@@ -9,3 +9,11 @@ export const mainStatusOf = (pod: Pod | null): ContainerStatus | undefined =>
 
 /** 0 for no time, which the cluster gives a container that could not start. */
 export const timeOf = (time: string | undefined): number => Math.max(0, Date.parse(time ?? '') || 0);
+
+/**
+ * Whether the container that the Pod was made for has ended. The cluster then starts it again, and
+ * nothing that the instance can write tells what runs there: it is never the run.
+ */
+export const hasEnded = (status: ContainerStatus | undefined): boolean =>
+  status !== undefined &&
+  (status.restartCount > 0 || (status.state?.terminated ?? status.lastState?.terminated) !== undefined);

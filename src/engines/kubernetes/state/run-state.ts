@@ -6,7 +6,7 @@ import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
 import { disruptionOf } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
-import { mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
+import { hasEnded, mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
 import { quantityOf } from '../../../kubernetes/quantity.ts';
 
 export const lastRunSchema = z.object({
@@ -21,10 +21,9 @@ const nodePortsSchema = z.array(z.object({ port: z.number(), nodePort: z.number(
 
 type Terminated = NonNullable<NonNullable<ContainerStatus['state']>['terminated']>;
 
-/** A container that was restarted only waits: its run has ended. */
 export const isRunning = (pod: Pod | null): boolean => {
   const status = mainStatusOf(pod);
-  return status?.state?.running !== undefined && status.restartCount === 0;
+  return status?.state?.running !== undefined && !hasEnded(status);
 };
 
 /** Run of a Pod, for its figures and connections. */
@@ -49,11 +48,17 @@ export function runOf(pod: Pod): PodRun | null {
   };
 }
 
-/** End of the run of a Pod; null before. */
+/** Exit code of a run whose end nobody saw. */
+export const KILLED_EXIT_CODE = 137;
+
+/** End of the run of a Pod; null before. A node forgets ended containers when its disk is full. */
 export function endOf(pod: Pod | null): LastRun | null {
   const status = mainStatusOf(pod);
-  const ended = status?.state?.terminated ?? status?.lastState?.terminated;
-  return ended === undefined ? null : lastRunOf(ended);
+  if (!hasEnded(status)) return null;
+  const { state, lastState } = status ?? {};
+  const ended = state?.terminated ?? lastState?.terminated;
+  if (ended !== undefined) return lastRunOf(ended);
+  return { startedAtMs: timeOf(state?.running?.startedAt), exitCode: KILLED_EXIT_CODE, outOfMemory: false };
 }
 
 const lastRunOf = ({ startedAt, exitCode, reason }: Terminated): LastRun => ({
@@ -113,7 +118,7 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
   return { ...common, ...reserved, running, exitCode, outOfMemory, startedAtMs };
 }
 
-/** The Pod of an ended run only waits, and its node counts its requests. */
+/** Its node counts the requests of the Pod, and may run anything in it. */
 const isReserved = ({ spec }: StatefulSet, pod: Pod | null): boolean =>
   spec?.replicas !== 0 &&
   endOf(pod) !== null &&
