@@ -1,7 +1,6 @@
 /** Books of an account: entries of its ledger, and its usage periods. */
 import { z } from 'zod';
 import { meters, meterStates } from '../domain/meter.ts';
-import { isTimeZone } from '../domain/off-peak.ts';
 import { labelKeyPattern } from '../domain/resource-labels.ts';
 import { bucketUnits, monthPattern } from '../domain/usage-buckets.ts';
 import {
@@ -16,6 +15,7 @@ import {
   plainText,
   request,
   text,
+  timeZoneName,
   unixMs,
   wholeNumber,
 } from './common.ts';
@@ -127,11 +127,7 @@ export const periodsAnswer = answer('ListUsagePeriodsAnswer', {
   pager,
 });
 
-const MAX_ZONE = 64;
-const timeZone = plainText(MAX_ZONE)
-  .refine(isTimeZone, { error: 'must be an IANA time zone, such as "Europe/Berlin" or "UTC"' })
-  .default('UTC')
-  .describe('IANA time zone of the spans; they begin at full hours of UTC');
+const timeZone = timeZoneName.default('UTC').describe('IANA time zone of the spans; they begin at full hours of UTC');
 const month = z
   .string()
   .regex(monthPattern, { error: 'must be a month such as "2026-11"' })

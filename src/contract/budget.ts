@@ -2,10 +2,21 @@
 import { z } from 'zod';
 import { fromDollars, toDollars } from '../domain/catalog.ts';
 import { moneySteps } from '../domain/money-ladder.ts';
-import { isTimeZone } from '../domain/off-peak.ts';
 import { MAX_CREDIT_DOLLARS } from '../domain/purse.ts';
 import { labelKeyPattern, labelValuePattern } from '../domain/resource-labels.ts';
-import { answer, decimal, flag, integerOrNull, label, oneOfText, plainText, request, text, unixMs } from './common.ts';
+import {
+  answer,
+  decimal,
+  flag,
+  integerOrNull,
+  label,
+  oneOfText,
+  plainText,
+  request,
+  text,
+  timeZoneName,
+  unixMs,
+} from './common.ts';
 
 const dollars = z
   .number()
@@ -36,10 +47,7 @@ const budgetFields = {
     .optional(),
   soft: dollars.describe('Dollars a month at which the account gets an event').optional(),
   hard: dollars.describe('Dollars a month at which launches and starts are refused, and instances stopped').optional(),
-  timeZone: plainText(64)
-    .refine(isTimeZone, { error: 'must be an IANA time zone, such as "Europe/Berlin" or "UTC"' })
-    .describe('IANA time zone of the months; left out: that of the region')
-    .optional(),
+  timeZone: timeZoneName.describe('IANA time zone of the months; left out: that of the region').optional(),
 };
 const username = plainText(320).describe('Name or email address of the account');
 

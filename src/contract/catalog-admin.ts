@@ -1,5 +1,6 @@
 /** The catalog for administrators: instance types, images of the operator, parts of changes. */
 import { z } from 'zod';
+import { canonicalTimeZone } from '../domain/calendar.ts';
 import { fromDollars, toDollars, type ChargeMode, type StorageKind } from '../domain/catalog.ts';
 import { weekdays } from '../domain/off-peak.ts';
 import {
@@ -233,7 +234,12 @@ const offPeakFields = {
   timeZone: z.string().min(1).max(100).describe('IANA time zone, such as `Europe/Berlin`, with its summer time'),
   windows: z.array(offPeakWindow).min(1).max(MAX_WINDOWS).describe('Weekly windows, without overlap'),
 };
-export const offPeak = named('OffPeakRequest', z.strictObject(offPeakFields), 'Hours of the price `tidePerHour`');
+const { timeZone } = offPeakFields;
+export const offPeak = named(
+  'OffPeakRequest',
+  z.strictObject({ ...offPeakFields, timeZone: timeZone.overwrite((zone) => canonicalTimeZone(zone) ?? zone) }),
+  'Hours of the price `tidePerHour`',
+);
 /** Also of the public catalog. */
 export const listedOffPeak = answer(
   'OffPeak',

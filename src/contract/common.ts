@@ -1,5 +1,6 @@
 /** Shapes that several routes share, and the bodies of errors. */
 import { z } from 'zod';
+import { canonicalTimeZone } from '../domain/calendar.ts';
 import { refusalCodes } from '../domain/refusal.ts';
 
 /** Bytes. */
@@ -89,6 +90,13 @@ export const plainText = (maxLength: number) =>
       error: `must be at most ${maxLength} characters, without control characters`,
     })
     .meta({ maxLength, pattern: WITHOUT_CONTROL.source });
+
+/** Name of a time zone, in the one spelling that all later code sees. */
+export const timeZoneName = plainText(64)
+  .refine((value) => canonicalTimeZone(value) !== null, {
+    error: 'must be an IANA time zone, such as "Europe/Berlin" or "UTC"',
+  })
+  .overwrite((value) => canonicalTimeZone(value) ?? value);
 
 /** Pattern of text without NUL. */
 export const WITHOUT_NUL = '^[^\\u0000]*$';

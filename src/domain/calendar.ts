@@ -7,24 +7,63 @@ import { DAY_MS } from './durations.ts';
 export const calendarUnits = ['day', 'week', 'month'] as const;
 export type CalendarUnit = (typeof calendarUnits)[number];
 
-/** Formats by zone: making one takes longer than all else here. */
+/** Names of today in the IANA database, by the older ones that `Intl` answers with. */
+const renamed: ReadonlyMap<string, string> = new Map([
+  ['Africa/Asmera', 'Africa/Asmara'],
+  ['America/Buenos_Aires', 'America/Argentina/Buenos_Aires'],
+  ['America/Catamarca', 'America/Argentina/Catamarca'],
+  ['America/Coral_Harbour', 'America/Atikokan'],
+  ['America/Cordoba', 'America/Argentina/Cordoba'],
+  ['America/Godthab', 'America/Nuuk'],
+  ['America/Indianapolis', 'America/Indiana/Indianapolis'],
+  ['America/Jujuy', 'America/Argentina/Jujuy'],
+  ['America/Louisville', 'America/Kentucky/Louisville'],
+  ['America/Mendoza', 'America/Argentina/Mendoza'],
+  ['Asia/Calcutta', 'Asia/Kolkata'],
+  ['Asia/Katmandu', 'Asia/Kathmandu'],
+  ['Asia/Rangoon', 'Asia/Yangon'],
+  ['Asia/Saigon', 'Asia/Ho_Chi_Minh'],
+  ['Atlantic/Faeroe', 'Atlantic/Faroe'],
+  ['Europe/Kiev', 'Europe/Kyiv'],
+  ['Pacific/Enderbury', 'Pacific/Kanton'],
+  ['Pacific/Ponape', 'Pacific/Pohnpei'],
+  ['Pacific/Truk', 'Pacific/Chuuk'],
+]);
+
+/**
+ * The one name of a zone, whatever the letter case or alias: what a caller sends becomes the key of
+ * a cache and the text of a row. Null for what is no zone: offsets such as `+01:00` have no summer
+ * time.
+ */
+export function canonicalTimeZone(timeZone: string): string | null {
+  try {
+    const known = new Intl.DateTimeFormat('en-US', { timeZone }).resolvedOptions().timeZone;
+    return /^[A-Za-z]/.test(known) ? (renamed.get(known) ?? known) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Formats by zone: making one takes longer than all else here. Each has 30 KB. */
 const formats = new Map<string, Intl.DateTimeFormat>();
+const MAX_FORMATS = 100;
 
 function formatOf(timeZone: string): Intl.DateTimeFormat {
+  const known = formats.get(timeZone);
+  if (known) return known;
   const number = 'numeric';
-  const format =
-    formats.get(timeZone) ??
-    new Intl.DateTimeFormat('en-US', {
-      timeZone,
-      calendar: 'iso8601',
-      hourCycle: 'h23',
-      year: number,
-      month: number,
-      day: number,
-      hour: number,
-      minute: number,
-      second: number,
-    });
+  const format = new Intl.DateTimeFormat('en-US', {
+    timeZone,
+    calendar: 'iso8601',
+    hourCycle: 'h23',
+    year: number,
+    month: number,
+    day: number,
+    hour: number,
+    minute: number,
+    second: number,
+  });
+  if (formats.size >= MAX_FORMATS) formats.clear();
   formats.set(timeZone, format);
   return format;
 }

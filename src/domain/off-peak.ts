@@ -1,4 +1,5 @@
 /** Off-peak windows of a region: weekly spans of wall time, in which `tidePerHour` counts. */
+import { canonicalTimeZone, wallTimeOf } from './calendar.ts';
 import { MINUTE_MS } from './durations.ts';
 import type { ChargeMode } from './catalog.ts';
 
@@ -52,7 +53,7 @@ const spansOf = ({ windows }: Pick<OffPeak, 'windows'>): Span[] =>
 
 /** Returns why the windows are refused; null: they are right. */
 export function faultOfOffPeak({ timeZone, windows }: OffPeak): string | null {
-  if (!isTimeZone(timeZone))
+  if (canonicalTimeZone(timeZone) === null)
     return `field "offPeak.timeZone" is ${JSON.stringify(timeZone)}: it must be an IANA time zone, such as "Europe/Berlin" or "UTC"`;
   const empty = windows.findIndex(({ start, end }) => start === end);
   if (empty !== -1)
@@ -68,49 +69,13 @@ export function faultOfOffPeak({ timeZone, windows }: OffPeak): string | null {
   return null;
 }
 
-/** Names only: offsets such as `+01:00` have no summer time. */
-export function isTimeZone(timeZone: string): boolean {
-  try {
-    const { timeZone: known } = new Intl.DateTimeFormat('en-US', { timeZone }).resolvedOptions();
-    return /^[A-Za-z]/.test(known);
-  } catch {
-    return false;
-  }
-}
-
-/** Formats by time zone of a region: making one takes longer than the rest of a catalog answer. */
-const formats = new Map<string, Intl.DateTimeFormat>();
-
-function formatOf(timeZone: string): Intl.DateTimeFormat {
-  const format =
-    formats.get(timeZone) ??
-    new Intl.DateTimeFormat('en-US', {
-      timeZone,
-      year: 'numeric',
-      month: '2-digit',
-      day: '2-digit',
-      hour: '2-digit',
-      minute: '2-digit',
-      hourCycle: 'h23',
-    });
-  formats.set(timeZone, format);
-  return format;
-}
-
 const WEEK_MS = WEEK * MINUTE_MS;
 /** 1 January 1970 was a Thursday. */
 const EPOCH_MINUTE_OF_WEEK = 3 * DAY;
 
-/** Wall time of the zone to the minute, as epoch milliseconds as if it were UTC. */
-function wallMsOf(timeZone: string, atMs: number): number {
-  const parts = new Map(
-    formatOf(timeZone)
-      .formatToParts(atMs)
-      .map(({ type, value }) => [type, Number(value)]),
-  );
-  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0;
-  return Date.UTC(part('year'), part('month') - 1, part('day'), part('hour'), part('minute'));
-}
+/** Wall time of the zone to the minute. */
+const wallMsOf = (timeZone: string, atMs: number): number =>
+  Math.floor(wallTimeOf(atMs, timeZone) / MINUTE_MS) * MINUTE_MS;
 
 const minuteOfWeek = (wallMs: number): number => (((wallMs / MINUTE_MS + EPOCH_MINUTE_OF_WEEK) % WEEK) + WEEK) % WEEK;
 
@@ -201,7 +166,7 @@ function offsetChange(offsetAt: (at: number) => number, fromMs: number, toMs: nu
 
 /** Windows of a region that never had any. */
 export const defaultOffPeak = (timeZone: string): OffPeak => ({
-  timeZone: isTimeZone(timeZone) ? timeZone : 'UTC',
+  timeZone: canonicalTimeZone(timeZone) ?? 'UTC',
   windows: [{ days: [...weekdays], start: '22:00', end: '08:00' }],
 });
 

@@ -30,6 +30,7 @@ import { entryIndex } from './migrations/0027-entry-index.ts';
 import { capacityHolders } from './migrations/0028-capacity-holders.ts';
 import { templates } from './migrations/0029-templates.ts';
 import { listOrder } from './migrations/0030-list-order.ts';
+import { timeZones } from './migrations/0033-time-zones.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -65,6 +66,7 @@ export const migrations: readonly Migration[] = [
   capacityHolders,
   templates,
   listOrder,
+  timeZones,
 ];
 
 export async function openStore(options: {

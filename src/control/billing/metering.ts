@@ -2,6 +2,7 @@
  * Opens and closes usage periods in the transaction that changes a resource's row. The event before
  * locks the account's row. A closed period is charged to its end.
  */
+import { makeBoundedMap, type BoundedMap } from '../../async/bounded-map.ts';
 import { isSameRate, type Priced, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
@@ -25,6 +26,9 @@ import { bookUsage, endOf, type Beginning } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
 import { refuseUnpaidStorage, type StartMargin } from './refuse-unpaid.ts';
 import { makeSeenRuns, type SeenRuns } from './seen-runs.ts';
+
+/** An account without a margin reads its costs again. */
+const MAX_MARGINS = 10_000;
 
 export interface Metered {
   name: string;
@@ -54,7 +58,7 @@ export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   readonly clock: MeterClock;
   readonly isBilled: boolean;
   readonly moneyRules: MoneyRules;
-  readonly startMargins: Map<string, StartMargin>;
+  readonly startMargins: BoundedMap<StartMargin>;
   noteBooking(): void;
   /** Grows with each booking. */
   bookings(): number;
@@ -131,7 +135,7 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     clock,
     isBilled,
     moneyRules: { ...defaultMoneyRules, ...moneyRules },
-    startMargins: new Map(),
+    startMargins: makeBoundedMap({ maxEntries: MAX_MARGINS }),
     noteBooking: () => void (bookings += 1),
     bookings: () => bookings,
     ...seen,

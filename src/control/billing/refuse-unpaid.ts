@@ -1,4 +1,5 @@
 /** Refuses what costs money that the account has not. The account's row is locked by an event. */
+import type { BoundedMap } from '../../async/bounded-map.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
 import { isHourly, rateOfRun, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
@@ -31,7 +32,7 @@ export interface Charging {
   clock: Pick<MeterClock, 'now'>;
   moneyRules: MoneyRules;
   /** Margins by account. */
-  startMargins: Map<string, StartMargin>;
+  startMargins: BoundedMap<StartMargin>;
 }
 
 export const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({

@@ -1,13 +1,10 @@
 /** Time zones of regions and accounts: of off-peak windows, else of the host. */
-import { isTimeZone } from '../../domain/off-peak.ts';
+import { canonicalTimeZone } from '../../domain/calendar.ts';
 import type { Db } from '../../store/store.ts';
 import { offPeakOf } from '../../store/tables/catalog.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 
-function hostTimeZone(): string {
-  const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
-  return isTimeZone(timeZone) ? timeZone : 'UTC';
-}
+const hostTimeZone = (): string => canonicalTimeZone(new Intl.DateTimeFormat().resolvedOptions().timeZone) ?? 'UTC';
 
 export async function timeZoneOf(db: Db, regionId: string): Promise<string> {
   const row = await db.selectFrom('region').select(['id', 'offPeak']).where('id', '=', regionId).executeTakeFirst();

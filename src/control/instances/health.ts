@@ -3,6 +3,7 @@
  * or longer. After two silent checks in a row the instance is unhealthy. Its reconciler writes the
  * result. An unreachable engine changes nothing.
  */
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
@@ -14,6 +15,7 @@ import type { TaskDeps } from '../base/deps.ts';
 const AT_ONCE = 256;
 const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
+const MAX_ANSWERS = 10_000;
 
 export interface HealthChecks {
   /** Returns and forgets the last result: whether the instance's software answers. */
@@ -26,7 +28,8 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   const { store, regions, time, changes, stopping } = deps;
   /** Silent checks in a row. */
   const silent = new Map<string, number>();
-  const found = new Map<string, boolean>();
+  /** Of an instance that ends first, nobody takes the answer. */
+  const found = makeBoundedMap<boolean>({ maxEntries: MAX_ANSWERS });
   let cursor = '';
   let roundFromMs = -Infinity;
 

@@ -3,12 +3,15 @@
  * thin, and of blocks that a mount with `discard` returned to the host since. The measurement of
  * pools (`allocations.ts`) finds them.
  */
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { diskKey, type Disk } from '../../domain/disk.ts';
 import type { Allocation } from '../../storage/contract.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { withDiskMutex, type LocatedDisk } from './disks.ts';
 
 const DEADLINE_MS = 60_000;
+/** Beyond, the disks of longest ago are tried again. */
+const MAX_SKIPPED = 10_000;
 
 type AllocatorDeps = Pick<TaskDeps, 'log' | 'time' | 'stopping'>;
 
@@ -28,23 +31,23 @@ export function makeAllocator(deps: AllocatorDeps): Allocator {
   const { log } = deps;
   const due = new Map<string, LocatedDisk>();
   /** Left thin by the pool, or refused: tried once in a process. */
-  const skipped = new Set<string>();
+  const skipped = makeBoundedMap<true>({ maxEntries: MAX_SKIPPED });
 
   async function allocate(disk: LocatedDisk): Promise<void> {
     const { storage, sizeGB } = disk;
     try {
       await withDiskMutex(disk, () => storage.grow(disk, sizeGB), deadlineWithin(deps, DEADLINE_MS));
-      if (!isWhole(await storage.allocation(disk))) skipped.add(diskKey(disk));
+      if (!isWhole(await storage.allocation(disk))) skipped.set(diskKey(disk), true);
     } catch (error) {
       if (deps.stopping.aborted) return;
-      skipped.add(diskKey(disk));
+      skipped.set(diskKey(disk), true);
       log.warn({ disk: diskKey(disk), err: error }, 'could not allocate the blocks of a volume; add space to its pool');
     }
   }
 
   return {
     note(disk, allocation) {
-      if (canMiss(disk) && !isWhole(allocation) && !skipped.has(diskKey(disk))) due.set(diskKey(disk), disk);
+      if (canMiss(disk) && !isWhole(allocation) && !skipped.peek(diskKey(disk))) due.set(diskKey(disk), disk);
     },
     async run() {
       for (const [key, disk] of due) {

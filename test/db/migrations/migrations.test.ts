@@ -79,6 +79,28 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
+  test('stored time zones get their one name', async () => {
+    const database = await open.empty();
+    const earlier = migrations.filter(({ name }) => name < '0033-time-zones');
+    const before = await openWith(database, earlier);
+    const offPeak = { timeZone: 'aSIA/cALCUTTA', windows: [{ days: ['mon'], start: '22:00', end: '08:00' }] };
+    await before.write(async (tx) => {
+      await sql`insert into budget values ('b', 'a', 'all', '', '', 'eUrOpE/kIeV', 1, null, 0, 0, '2026-11', 0, 0, 0, 0)`.execute(
+        tx,
+      );
+      await sql`insert into region (id, name, value, location, domain, "sshAddress", engine, "cpuMilliTotal",
+        "memoryMiBTotal", "gpusTotal", "nodePortsTotal", "offPeak")
+        values ('r', 'r', 'r', '', '', '', 'simulated', 0, 0, 0, 0, ${JSON.stringify(offPeak)})`.execute(tx);
+    });
+    await before.stop();
+    const store = await openWith(database, migrations);
+    expect(await store.read.selectFrom('budget').select('timeZone').execute()).toEqual([{ timeZone: 'Europe/Kyiv' }]);
+    expect(await store.read.selectFrom('region').select('offPeak').execute()).toEqual([
+      { offPeak: JSON.stringify({ ...offPeak, timeZone: 'Asia/Kolkata' }) },
+    ]);
+    await store.stop();
+  });
+
   test('refuses a database newer than the code, and leaves it unchanged', async () => {
     const database = await open.empty();
     await (await openWith(database, [...migrations, next])).stop();

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
-import { addCalendar, calendarUnits, momentOf, wallTimeOf, type CalendarUnit } from '../../../src/domain/calendar.ts';
+import { describe, expect, test, vi } from 'vitest';
+import {
+  addCalendar,
+  calendarUnits,
+  canonicalTimeZone,
+  momentOf,
+  wallTimeOf,
+  type CalendarUnit,
+} from '../../../src/domain/calendar.ts';
 
 const at = (iso: string): number => Date.parse(iso);
 const text = (ms: number): string => new Date(ms).toISOString();
@@ -97,4 +104,50 @@ test('ends follow each other, and keep the wall time unless it was skipped', () 
       },
     ),
   );
+});
+
+describe('a time zone has one name, whatever is sent', () => {
+  test.each([
+    ['eUrOpE/bErLiN', 'Europe/Berlin'],
+    ['utc', 'UTC'],
+    ['Etc/UTC', 'UTC'],
+    ['Zulu', 'UTC'],
+    ['Asia/Kolkata', 'Asia/Kolkata'],
+    ['asia/calcutta', 'Asia/Kolkata'],
+    ['Europe/Kyiv', 'Europe/Kyiv'],
+    ['Europe/Kiev', 'Europe/Kyiv'],
+    ['US/Pacific', 'America/Los_Angeles'],
+    ['aMeriCa/Argentina/ComodRivadavia', 'America/Argentina/Catamarca'],
+    ['etc/gmt+5', 'Etc/GMT+5'],
+  ])('%s: %s', (sent, name) => expect(canonicalTimeZone(sent)).toBe(name));
+
+  test.each(['', '+01:00', 'Mars/Olympus', 'Europe/Berlin ', 'Europe/Berl\u0131n', 'Etc/Unknown'])(
+    'refuses %j',
+    (sent) => expect(canonicalTimeZone(sent)).toBeNull(),
+  );
+
+  test('letter case makes no other name, and a name is its own', () => {
+    const zone = fc.constantFrom(...Intl.supportedValuesOf('timeZone'));
+    fc.assert(
+      fc.property(zone, fc.infiniteStream(fc.boolean()), (name, upper) => {
+        const spelled = [...name].map((letter) => (upper.next().value ? letter.toUpperCase() : letter.toLowerCase()));
+        const canonical = canonicalTimeZone(name);
+        expect(canonicalTimeZone(spelled.join(''))).toBe(canonical);
+        expect(canonicalTimeZone(canonical ?? '')).toBe(canonical);
+      }),
+    );
+  });
+});
+
+test('bounds the formats that it keeps, however many zones are asked for', () => {
+  const made = vi.spyOn(Intl, 'DateTimeFormat');
+  const all = Intl.supportedValuesOf('timeZone');
+  for (const zone of [...all, ...all]) wallTimeOf(0, zone);
+  // A map without a bound makes each format once.
+  expect(made.mock.calls.length).toBeGreaterThan(all.length);
+  wallTimeOf(0, 'Africa/Abidjan');
+  made.mockClear();
+  wallTimeOf(1, 'Africa/Abidjan');
+  expect(made).not.toHaveBeenCalled();
+  made.mockRestore();
 });
