@@ -19,6 +19,27 @@ export interface SignOnRules {
 
 export type Claims = Readonly<Record<string, unknown>>;
 
+const EMAIL = ['email', 'email_verified'] as const;
+
+/**
+ * Claims that the rules read, from sources in the order of their weight. Claims that belong
+ * together are of one source: another one must not verify an address that it does not name.
+ */
+export function claimsOf(
+  { nameClaim, groupsClaim }: Pick<SignOnRules, 'nameClaim' | 'groupsClaim'>,
+  sources: readonly Claims[],
+): Claims {
+  const taken: Record<string, unknown> = {};
+  for (const group of [['sub'], EMAIL, [nameClaim], [groupsClaim]]) {
+    const isIn = (source: Claims) => (claim: string) => source[claim] !== undefined;
+    if (group.some(isIn(taken))) continue;
+    const whole = sources.find((source) => group.every(isIn(source)));
+    const source = whole ?? sources.find((one) => group.some(isIn(one)));
+    for (const claim of group) taken[claim] = source?.[claim];
+  }
+  return taken;
+}
+
 export interface Identity {
   issuer: string;
   subject: string;

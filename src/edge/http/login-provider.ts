@@ -2,7 +2,7 @@
 import * as openid from 'openid-client';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { Claims, SignOnRules } from '../../domain/sign-on-rules.ts';
+import { claimsOf, type Claims, type SignOnRules } from '../../domain/sign-on-rules.ts';
 
 export interface LoginProviderSettings {
   issuer: string;
@@ -25,7 +25,7 @@ export interface LoginProvider {
   readonly issuer: string;
   readonly rules: SignOnRules;
   begin(): Promise<{ url: string; pending: PendingLogin }>;
-  /** Claims of the ID token and of the user info. `query`: of the callback. */
+  /** Claims of the ID token, or else of the user info. `query`: of the callback. */
   finish(query: string, pending: PendingLogin): Promise<Claims>;
 }
 
@@ -37,7 +37,11 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
 
   /** Asks the provider once; again after a failure. */
   const configuration = (): Promise<openid.Configuration> => {
-    const execute = issuer.startsWith('http:') ? [openid.allowInsecureRequests] : [];
+    const execute = [
+      // Checks the signature of ID tokens, which the code flow leaves to TLS.
+      openid.enableNonRepudiationChecks,
+      ...(issuer.startsWith('http:') ? [openid.allowInsecureRequests] : []),
+    ];
     const options = { timeout: TIMEOUT_S, execute };
     discovered ??= openid
       .discovery(new URL(issuer), clientId, clientSecret, undefined, options)
@@ -87,7 +91,7 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
           if (claims === undefined) throw new Error('the provider sent no ID token');
           const { userinfo_endpoint: hasUserInfo } = config.serverMetadata();
           const info = hasUserInfo ? await openid.fetchUserInfo(config, tokens.access_token, claims.sub) : {};
-          return { ...info, ...claims };
+          return claimsOf(rules, [claims, info]);
         })(),
       ),
   };

@@ -1,7 +1,8 @@
 /**
  * Login by the operator's provider of OpenID Connect: `GET /api/user/oidc/login` leads to it, and
  * it leads back to the callback. What the two share is in a sealed cookie, so that no other
- * browser finishes the login. The key of the seal is lost with the process.
+ * browser finishes the login. The key of the seal is lost with the process, as are the finished
+ * logins: a restart ends each login under way.
  */
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, RouteHandlerMethod } from 'fastify';
@@ -27,6 +28,7 @@ const ABOUT = 'login by a provider';
 const LIFE_S = 600;
 const MAX_RETURN = 2_000;
 
+/** `expiresAtMs` is of the monotonic clock: the seal is of this process. */
 const stored = z.object({
   state: z.string(),
   nonce: z.string(),
@@ -36,6 +38,14 @@ const stored = z.object({
   expiresAtMs: z.number(),
 });
 
+type Pending = z.output<typeof stored>;
+
+const notUnderWay = (): Refusal =>
+  new Refusal(
+    'not_logged_in',
+    `no login is under way in this browser, or it took longer than ${LIFE_S / 60} minutes: begin again at ${SIGN_ON_PATHS.login}`,
+  );
+
 interface SignOnDeps {
   control: Pick<Control, 'access'>;
   loginProvider?: LoginProvider | null;
@@ -44,6 +54,25 @@ interface SignOnDeps {
 
 export function mountSignOn(app: FastifyInstance, { control, loginProvider = null, secureCookies }: SignOnDeps): void {
   const seal = makeSeal({ key: randomBytes(32), randomBytes });
+
+  /** Ends of finished logins by state: a provider may accept a code twice. */
+  const finished = new Map<string, number>();
+
+  /** Runs `login` unless another callback of the same login has succeeded or is under way. */
+  const once = async <Answer>({ state, expiresAtMs }: Pending, login: () => Promise<Answer>): Promise<Answer> => {
+    for (const [earlier, endsAtMs] of finished) {
+      if (performance.now() < endsAtMs) break;
+      finished.delete(earlier);
+    }
+    if (finished.has(state)) throw notUnderWay();
+    finished.set(state, expiresAtMs);
+    try {
+      return await login();
+    } catch (error) {
+      finished.delete(state);
+      throw error;
+    }
+  };
 
   const provider = (): LoginProvider => {
     if (loginProvider !== null) return loginProvider;
@@ -55,13 +84,12 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
   const cookie = (value: string, maxAgeS: number): string =>
     `${COOKIE}=${value}; Path=${FOLDER}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secureCookies ? '; Secure' : ''}`;
 
-  const pendingOf = (header: string | undefined): z.output<typeof stored> => {
+  const pendingOf = (header: string | undefined): Pending => {
     const sealed = header === undefined ? undefined : cookieOf(header, COOKIE);
     const text = sealed === undefined ? null : seal.open(sealed, ABOUT);
     const pending = text === null ? null : stored.parse(JSON.parse(text));
-    if (pending !== null && Date.now() < pending.expiresAtMs) return pending;
-    const message = `no login is under way in this browser, or it took longer than ${LIFE_S / 60} minutes: begin again at ${SIGN_ON_PATHS.login}`;
-    throw new Refusal('not_logged_in', message);
+    if (pending !== null && performance.now() < pending.expiresAtMs) return pending;
+    throw notUnderWay();
   };
 
   const route = (url: string, config: { audited?: string }, handler: RouteHandlerMethod): void =>
@@ -71,7 +99,7 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
     try {
       const { url, pending } = await provider().begin();
       const [to, host] = ['to', 'host'].map((name) => returnPart(parameterOf(request, name)));
-      const content = { ...pending, to, host, expiresAtMs: Date.now() + LIFE_S * 1_000 };
+      const content = { ...pending, to, host, expiresAtMs: performance.now() + LIFE_S * 1_000 };
       return leadTo(setCommonHeaders(request, reply, HTML_TYPE), url, [
         cookie(seal.seal(JSON.stringify(content), ABOUT), LIFE_S),
       ]);
@@ -83,16 +111,14 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
   route(SIGN_ON_PATHS.callback, { audited: 'signOn' }, async (request, reply) => {
     try {
       const { issuer, rules, finish } = provider();
-      const { to, host, ...pending } = pendingOf(request.headers.cookie);
-      const claims = await finish(request.url.split('?')[1] ?? '', pending);
-      const identity = identityOf(rules, issuer, claims);
-      auditNoteOf(request).loginName = identity.username;
-      const { accessToken, accessExpire } = await control.access.signOn(
-        identity,
-        rules,
-        request.ip,
-        request.headers['user-agent'],
-      );
+      const pending = pendingOf(request.headers.cookie);
+      const { to, host } = pending;
+      const { accessToken, accessExpire } = await once(pending, async () => {
+        const claims = await finish(request.url.split('?')[1] ?? '', pending);
+        const identity = identityOf(rules, issuer, claims);
+        auditNoteOf(request).loginName = identity.username;
+        return control.access.signOn(identity, rules, request.ip, request.headers['user-agent']);
+      });
       request.caller = await control.access.authenticate({ kind: 'token', token: accessToken });
       const cookies = [accessCookie(accessToken, accessExpire, secureCookies), cookie('', 0)];
       const back = to === '' ? '/' : `${LOGIN_PATH}?${new URLSearchParams({ to, host })}`;

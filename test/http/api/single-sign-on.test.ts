@@ -1,6 +1,7 @@
 /** Logins by a real provider of OpenID Connect. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
 import type { SignOnRules } from '../../../src/domain/sign-on-rules.ts';
 import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/login-provider.ts';
 import { Browser, CLIENT, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
@@ -195,6 +196,62 @@ test('finishes a login in the browser that began it, once, and with its own stat
     401,
     /refused the login \(access_denied\)/,
   );
+});
+
+test('finishes a login once, also with a provider that accepts a code twice, and after a failure', async () => {
+  person();
+  const { issuer, begin, finish } = providerOf(provider);
+  const answers = new Map<string, ReturnType<LoginProvider['finish']>>();
+  let isBroken = true;
+  const lenient: LoginProvider = {
+    issuer,
+    rules,
+    begin,
+    async finish(query, pending) {
+      if (isBroken) throw new Refusal('unavailable', 'the provider is away');
+      const answer = answers.get(query) ?? finish(query, pending);
+      answers.set(query, answer);
+      return answer;
+    },
+  };
+  const fresh = await startEdge(api.wired.control, { loginProvider: lenient });
+  onTestFinished(() => fresh.stop());
+  const browser = new Browser({ [PUBLIC]: fresh.origin });
+  const { url } = await browser.open(`${fresh.origin}/api/user/oidc/login`, ({ pathname }) =>
+    pathname.endsWith('/callback'),
+  );
+  const cookie = `berth_oidc=${browser.cookie(fresh.origin, 'berth_oidc')}`;
+  const visit = async (): Promise<number> => (await fetch(url, { redirect: 'manual', headers: { cookie } })).status;
+  expect(await visit()).toBe(503);
+  isBroken = false;
+  expect((await Promise.all([visit(), visit(), visit()])).toSorted()).toEqual([303, 401, 401]);
+  expect(await visit()).toBe(401);
+});
+
+test('refuses an ID token whose signature is not of a key of the provider', async () => {
+  const { name } = person();
+  const fresh = await startEdge(api.wired.control, { loginProvider: providerOf(provider) });
+  onTestFinished(() => fresh.stop());
+  onTestFinished(() => {
+    provider.showsAnotherKey = false;
+  });
+  provider.showsAnotherKey = true;
+  const login = await new Browser({ [PUBLIC]: fresh.origin }).open(`${fresh.origin}/api/user/oidc/login`);
+  expectRefused(login, 401, /is not valid: log in again/);
+  expect(await accounts(name)).toEqual([]);
+});
+
+test('takes an email and its verification from one source, and groups and name from the ID token first', async () => {
+  current = { ...rules, emailDomains: [], linksByEmail: true, rolesByGroup: new Map([['bosses', 'admin' as const]]) };
+  const victim = { username: `victim-${people}`, email: `victim-${people}@example.org` };
+  await api.admin.client.createUser({ ...victim, password: 'four words not common' });
+  const mallory = person({ groups: ['bosses'] });
+  provider.inIdToken.set(mallory.sub, { email: victim.email, groups: ['guests'] });
+  const browser = newBrowser();
+  await logIn(browser);
+  const { username, email } = await clientOf(browser).userInfo();
+  expect({ username, email }).toEqual({ username: mallory.name, email: mallory.email });
+  expect(await accounts(mallory.name)).toMatchObject([{ role: 'user' }]);
 });
 
 test('says that the provider is away, and works once it is back', async () => {

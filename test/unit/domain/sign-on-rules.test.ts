@@ -1,6 +1,6 @@
 /** Which logins of a provider of OpenID Connect the rules allow. */
 import { expect, test } from 'vitest';
-import { identityOf, type SignOnRules } from '../../../src/domain/sign-on-rules.ts';
+import { claimsOf, identityOf, type Claims, type SignOnRules } from '../../../src/domain/sign-on-rules.ts';
 
 const rules: SignOnRules = {
   nameClaim: 'name',
@@ -44,4 +44,57 @@ test.each([false, 'true', 1, undefined, null])('an email address with email_veri
 
 test.each(['a', '@good.com', 'a@'])('%s is no email address of an account', (email) => {
   expect(login(email, true, { ...rules, emailDomains: [] }).email).toBe('');
+});
+
+const [victim, mallory] = ['victim@good.com', 'mallory@good.com'];
+
+test.each<[string, Claims[], Claims]>([
+  [
+    'the first with both',
+    [
+      { email: victim, email_verified: false },
+      { email: mallory, email_verified: true },
+    ],
+    { email: victim, email_verified: false },
+  ],
+  [
+    'one with both before one with a part',
+    [{ email: victim }, { email: mallory, email_verified: true }],
+    { email: mallory, email_verified: true },
+  ],
+  ['the first with a part', [{ email: victim }, { email_verified: true }], { email: victim }],
+  [
+    'the first with a part, also without the address',
+    [{ email_verified: true }, { email: victim }],
+    { email_verified: true },
+  ],
+  ['the second alone', [{}, { email: mallory, email_verified: true }], { email: mallory, email_verified: true }],
+])('an email address and its verification are of one source: %s', (_, sources, expected) => {
+  const { email, email_verified } = claimsOf(rules, sources);
+  expect({ email, email_verified }).toEqual({ email: undefined, email_verified: undefined, ...expected });
+});
+
+test.each(['email', 'email_verified', 'sub'])(
+  'a name or groups of the claim %s change no claim of another rule',
+  (claim) => {
+    const sources = [
+      { sub: 's', email: victim },
+      { sub: 's', email: mallory, email_verified: true },
+    ];
+    for (const more of [{ nameClaim: claim }, { groupsClaim: claim }])
+      expect(claimsOf({ ...rules, ...more }, sources)).toMatchObject({
+        sub: 's',
+        email: mallory,
+        email_verified: true,
+      });
+  },
+);
+
+test('name and groups are of the first source that has them, and other claims are left out', () => {
+  const sources = [
+    { sub: 's', name: 'anna', groups: [] },
+    { sub: 's', name: 'root', groups: ['bosses'], other: 1 },
+  ];
+  expect(claimsOf(rules, sources)).toEqual({ sub: 's', name: 'anna', groups: [] });
+  expect(claimsOf(rules, sources.toReversed())).toMatchObject({ name: 'root', groups: ['bosses'] });
 });
