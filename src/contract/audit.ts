@@ -1,5 +1,6 @@
 /** The audit log, for administrators. */
 import { z } from 'zod';
+import { auditCredentials } from '../domain/audit.ts';
 import {
   answer,
   flag,
@@ -36,13 +37,16 @@ const record = answer(
     accountId: text('Account of the caller; empty if unknown'),
     username: text('Name of the account at that time; empty if unknown'),
     credential: oneOfText(
-      ['login', 'apiKey', 'link', 'host', 'none'],
-      'Kind of credential; `link` is a one-time link of the gateway, `host` a command on the host',
+      auditCredentials,
+      'Kind of credential; `link` is a one-time link, `signature` that of a payment provider, `host` a command on the host',
     ),
-    credentialId: text('ID of the login or API key; may be empty'),
+    credentialId: text('ID of the login or API key, or fingerprint of the ssh key; may be empty'),
     address: text('Address of the client'),
     userAgent: text('First 200 characters of the header User-Agent'),
-    route: text('Name of the route, or `loginPage`, `signOn`, `gatewayOpen`, `stripePayment` or `hostResetPassword`'),
+    route: text(
+      'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `sshLogin`, ' +
+        '`stripePayment` or `hostResetPassword`',
+    ),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
     outcome: text('`ok`, or the error code'),
     count: integer('Above 1: so many equal refusals within a minute'),

@@ -146,5 +146,6 @@ export interface Control {
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;
   /** `ready` is false while the store does not answer. An engine outage changes only `text`. */
-  health(): Promise<{ ready: boolean; text: string }>;
+  /** `isDegraded`: serves, and something needs the operator. */
+  health(): Promise<{ ready: boolean; isDegraded: boolean; text: string }>;
 }

@@ -322,10 +322,12 @@ function operatorUseCases(
         await store.ping();
       } catch (error) {
         log.error({ err: error }, 'the store does not answer');
-        return { ready: false, text: 'the store does not answer' };
+        return { ready: false, isDegraded: true, text: 'the store does not answer' };
       }
+      const unwritten = foundation.audit.unwritten();
+      const troubles = unwritten === 0 ? [] : [`${unwritten} records of the audit log wait to be stored`];
       const texts = regions.all().map(({ health }) => health.text);
-      return { ready: true, text: texts.join('; ') };
+      return { ready: true, isDegraded: troubles.length > 0, text: [...troubles, ...texts].join('; ') };
     },
   };
 }

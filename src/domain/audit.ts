@@ -1,6 +1,7 @@
 /** Records of the audit log, and their chain of hashes (docs/security.md). */
 
-export type AuditCredential = 'login' | 'apiKey' | 'link' | 'host' | 'none';
+export const auditCredentials = ['login', 'apiKey', 'sshKey', 'link', 'signature', 'host', 'none'] as const;
+export type AuditCredential = (typeof auditCredentials)[number];
 
 export interface AuditRecord {
   atMs: number;
@@ -8,11 +9,11 @@ export interface AuditRecord {
   accountId: string;
   username: string;
   credential: AuditCredential;
-  /** Login, API key or empty; never a secret. */
+  /** ID of a login or API key, fingerprint of an ssh key, or empty; never a secret. */
   credentialId: string;
   address: string;
   userAgent: string;
-  /** Name in the route table, of a page such as `loginPage`, or `hostResetPassword`. */
+  /** Name in the route table, of a page such as `loginPage`, `sshLogin`, or `hostResetPassword`. */
   route: string;
   subjects: readonly string[];
   /** `ok` or the code of the refusal. */

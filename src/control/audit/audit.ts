@@ -4,19 +4,18 @@
  *     request ──record──► auditPending ──seal, within a second──► audit (position, hash)
  *
  * The edge records each request of a route that changes something or needs a role, before the
- * answer. Sealing gives positions in the order of insertion and chains the hashes. The head is
- * stored twice: in the database, with the records, and in the data folder, so that a database put
- * back or cut at its end is found.
+ * answer. A record that can't be stored waits, and changes no answer (`record-writer.ts`). Sealing
+ * gives positions in the order of insertion and chains the hashes. The head is stored twice: in the
+ * database, with the records, and in the data folder, so that a database put back or cut at its end
+ * is found.
  */
 import { makeKeyedMutex } from '../../async/mutex.ts';
-import { AUDIT_OK, subjectsOf, type AuditCredential, type AuditFields, type ChainLink } from '../../domain/audit.ts';
-import { accountByLogin } from '../../store/tables/accounts.ts';
+import { AUDIT_OK, type ChainLink } from '../../domain/audit.ts';
 import {
   auditAfter,
   auditHead,
   auditPage,
   deleteAuditBefore,
-  insertPendingAudit,
   insertSealedAudit,
   pendingAudit,
   saveAuditHead,
@@ -26,27 +25,17 @@ import {
 } from '../../store/tables/audit.ts';
 import type { Db } from '../../store/store.ts';
 import { addressBucket } from '../access/address-bucket.ts';
-import type { Caller, Pager } from '../base/caller.ts';
+import type { Pager } from '../base/caller.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import { makeAuditChain } from './chain.ts';
+import { makeRecordWriter, type AuditedRequest } from './record-writer.ts';
 import { makeRefusalCounts } from './refusal-counts.ts';
 
-export interface AuditedRequest {
-  route: string;
-  outcome: string;
-  caller: Pick<Caller, 'accountId' | 'username' | 'sessionId' | 'apiKeyId'> | null;
-  /** Name of a login; null: another request. Recorded only if the account exists. */
-  loginName: string | null;
-  address: string;
-  userAgent: string;
-  /** Values of fields for ids; those without the form of an id are left out. */
-  subjects: readonly unknown[];
-  requestId: string;
-  credential?: AuditCredential;
-}
-
 export interface Audit {
-  /** Resolves once durable; a flood of refusals is counted, and recorded by the minute. */
+  /**
+   * Resolves once durable, or once the record waits for a store that failed; never rejects. A flood
+   * of refusals is counted, and recorded by the minute.
+   */
   record(request: AuditedRequest): Promise<void>;
   list(
     filter: AuditFilter,
@@ -71,6 +60,8 @@ export interface RunningAudit extends Audit {
   seal(): Promise<void>;
   /** Call after a record was inserted without `record`. */
   noticePending(): void;
+  /** Records that wait in memory, because the store failed. */
+  unwritten(): number;
   deleteOld(): Promise<void>;
   /** Records what is counted, and seals all. */
   stop(): Promise<void>;
@@ -79,9 +70,6 @@ export interface RunningAudit extends Audit {
 const YEAR_MS = 365 * 24 * 3_600_000;
 const SEALED_AT_ONCE = 100;
 const DELETED_AT_ONCE = 500;
-const MAX_USER_AGENT = 200;
-/** HTTP allows U+0080 to U+009F, which end lines and steer terminals that show an export. */
-const CONTROL = /\p{Cc}/gu;
 /** A filter's count stops here. */
 const MAX_TOTAL = 10_000;
 
@@ -89,15 +77,11 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
   const { store, time, log, auditHeadFile, auditRetentionMs = YEAR_MS } = deps;
   const chain = makeAuditChain(deps.secretsKey);
   const counts = makeRefusalCounts<AuditedRequest>(time.elapsed);
+  const writer = makeRecordWriter({ store, time, log, onWritten: () => void (hasPending = true) });
   /** Rows may wait since the last run of the server. */
   let hasPending = true;
+  let isStopping = false;
   let fileState: 'unknown' | 'ours' | 'ahead' = 'unknown';
-
-  const insert = async (request: AuditedRequest, count: number): Promise<void> => {
-    const record = await fieldsOf(store.read, request, { count, atMs: time.now() });
-    await store.write((tx) => insertPendingAudit(tx, record));
-    hasPending = true;
-  };
 
   const sealSome = (): Promise<{ sealed: number; head: ChainLink }> =>
     store.write(async (tx) => {
@@ -130,7 +114,8 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
   };
 
   const sealOnce = async (): Promise<void> => {
-    for (const { entry, count } of counts.takeOver({ all: false })) await insert(entry, count);
+    for (const { entry, count } of counts.takeOver({ all: isStopping })) writer.retain(entry, count);
+    await writer.writeRetained();
     if (!hasPending) return;
     hasPending = false;
     try {
@@ -155,7 +140,7 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
   return {
     async record(request) {
       if (request.outcome !== AUDIT_OK && !counts.admits(keysOf(request), request, withoutNames(request))) return;
-      await insert(request, 1);
+      await writer.write(request);
     },
     async list(filter, { currentPage, pageSize }) {
       const span = { limit: pageSize, offset: (currentPage - 1) * pageSize, maxTotal: MAX_TOTAL };
@@ -166,17 +151,19 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
     noticePending() {
       hasPending = true;
     },
+    unwritten: writer.unwritten,
     async deleteOld() {
       const some = (tx: Db): Promise<number> =>
         deleteAuditBefore(tx, time.now() - auditRetentionMs, { limit: DELETED_AT_ONCE, macOf: chain.anchorMac });
       while ((await store.write(some)) === DELETED_AT_ONCE);
     },
     async stop() {
+      isStopping = true;
       try {
-        for (const { entry, count } of counts.takeOver({ all: true })) await insert(entry, count);
         await seal();
       } catch (error) {
-        log.warn({ err: error }, 'the last records of the audit log were not sealed; the next start seals them');
+        const facts = { err: error, unwritten: writer.unwritten() };
+        log.warn(facts, 'the last records of the audit log were not sealed; the next start seals what is stored');
       }
     },
   };
@@ -197,27 +184,3 @@ const withoutNames = (request: AuditedRequest): AuditedRequest => ({
   subjects: [],
   requestId: '',
 });
-
-async function fieldsOf(
-  db: Db,
-  { route, outcome, caller, loginName, address, userAgent, subjects, requestId, ...given }: AuditedRequest,
-  { count, atMs }: { count: number; atMs: number },
-): Promise<AuditFields> {
-  // People type passwords into the wrong field: an unknown name is not stored.
-  const named = caller === null && loginName !== null ? await accountByLogin(db, loginName) : undefined;
-  const credential = caller === null ? 'none' : caller.apiKeyId === undefined ? 'login' : 'apiKey';
-  return {
-    atMs,
-    accountId: caller?.accountId ?? named?.id ?? '',
-    username: caller?.username ?? named?.username ?? '',
-    credential: given.credential ?? credential,
-    credentialId: caller?.apiKeyId ?? caller?.sessionId ?? '',
-    address,
-    userAgent: userAgent.slice(0, MAX_USER_AGENT).replaceAll(CONTROL, ' '),
-    route,
-    subjects: JSON.stringify(subjectsOf(subjects)),
-    outcome,
-    count,
-    requestId,
-  };
-}

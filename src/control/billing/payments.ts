@@ -39,8 +39,8 @@ export type PaymentEvent =
 export type ReadPayment = (body: Buffer, signature: string, nowMs: number) => PaymentEvent | null;
 
 export interface Payments {
-  /** Takes a message of Stripe's webhook. */
-  takeStripe(body: Buffer, signature: string): Promise<void>;
+  /** Takes a message of Stripe's webhook. Returns the account that it pays for, if it names one. */
+  takeStripe(body: Buffer, signature: string): Promise<string | null>;
 }
 
 export interface PaymentDeps {
@@ -58,10 +58,11 @@ export function makePayments({ store, time, readStripe }: PaymentDeps): Payments
       if (!readStripe)
         throw new Refusal('not_found', 'payments by Stripe are off on this server: set BERTH_STRIPE_SECRET_FILE');
       const event = readStripe(body, signature, time.now());
-      if (event === null) return;
+      if (event === null) return null;
       await store.write((tx) =>
         event.kind === 'paid' ? takePayment(tx, event, time.now()) : takeRefund(tx, event, time.now()),
       );
+      return event.kind === 'paid' ? event.accountId : null;
     },
   };
 }

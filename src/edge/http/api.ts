@@ -142,7 +142,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   });
   const closeUnused = watchUnusedConnections(app.server);
   app.addHook('preClose', async () => closeUnused());
-  const recordRequest = mountAudit(app, { audit: control.audit, log });
+  const recordRequest = mountAudit(app, { audit: control.audit });
   const corsOrigins = new Set(options.corsOrigins);
   refuseWrongHeads(app, new Set(options.hosts));
   mountCors(app, corsOrigins);

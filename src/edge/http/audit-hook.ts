@@ -1,14 +1,15 @@
 /**
- * Records requests in the audit log before their answer. A route opts in by `config.audited`, its
- * name in the log, which `rowOptions` derives from the route table.
+ * Records requests in the audit log before their answer. `config.audited` is the route's name in
+ * the log; `rowOptions` derives it from the route table. A route that may change something can't
+ * be mounted without a name, or a null that says that it only reads.
  */
 import { z } from 'zod';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { subjectIds } from '../../contract/common.ts';
 import type { Route } from '../../contract/route.ts';
 import { routeNames, routeOf } from '../../contract/routes.ts';
-import type { Audit, Log } from '../../control/index.ts';
-import { AUDIT_OK } from '../../domain/audit.ts';
+import type { Audit } from '../../control/index.ts';
+import { AUDIT_OK, type AuditCredential } from '../../domain/audit.ts';
 import { isObject, unwrapSchema } from './schema-shape.ts';
 
 declare module 'fastify' {
@@ -16,22 +17,24 @@ declare module 'fastify' {
     auditNote: AuditNote | null;
   }
   interface FastifyContextConfig {
-    /** Name in the audit log; absent: not recorded. */
-    audited?: string | undefined;
+    /** Name in the audit log; null: only reads, so it is not recorded. */
+    audited?: string | null;
   }
 }
 
 interface AuditNote {
   subjects: unknown[];
   loginName: string | null;
+  /** Credential of a request without a login. */
+  credential?: AuditCredential;
   isRecorded: boolean;
 }
 
 const nameOf = new Map<Route, string>(routeNames.map((name) => [routeOf(name), name]));
 
 /** Changes something, or needs a role. */
-export const auditedName = (route: Route): string | undefined =>
-  !route.reads || route.who === 'operator' || route.who === 'admin' ? nameOf.get(route) : undefined;
+export const auditedName = (route: Route): string | null =>
+  !route.reads || route.who === 'operator' || route.who === 'admin' ? (nameOf.get(route) ?? null) : null;
 
 export const auditNoteOf = (request: FastifyRequest): AuditNote =>
   (request.auditNote ??= { subjects: [], loginName: null, isRecorded: false });
@@ -39,36 +42,31 @@ export const auditNoteOf = (request: FastifyRequest): AuditNote =>
 export type RecordRequest = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 /** Call before the routes are mounted. Returns the recorder, for answers that are no replies. */
-export function mountAudit(
-  app: FastifyInstance,
-  { audit, log }: { audit: Pick<Audit, 'record'>; log: Pick<Log, 'error'> },
-): RecordRequest {
+export function mountAudit(app: FastifyInstance, { audit }: { audit: Pick<Audit, 'record'> }): RecordRequest {
   app.decorateRequest('auditNote', null);
   const record: RecordRequest = async (request, reply) => {
     const note = auditNoteOf(request);
     const { audited } = request.routeOptions.config;
-    if (audited === undefined || note.isRecorded) return;
+    if (typeof audited !== 'string' || note.isRecorded) return;
     note.isRecorded = true;
     const code = reply.getHeader('x-error-code');
-    try {
-      await audit.record({
-        route: audited,
-        outcome: typeof code === 'string' ? code : AUDIT_OK,
-        caller: request.caller,
-        loginName: note.loginName,
-        address: request.ip,
-        userAgent: request.headers['user-agent'] ?? '',
-        subjects: [...note.subjects, ...addressedIds(request)],
-        requestId: request.id,
-      });
-    } catch (error) {
-      // A refusal changed nothing, so it stays the answer.
-      if (code === undefined) throw error;
-      log.error({ err: error, requestId: request.id }, 'a refused request could not be recorded in the audit log');
-    }
+    await audit.record({
+      route: audited,
+      outcome: typeof code === 'string' ? code : AUDIT_OK,
+      caller: request.caller,
+      loginName: note.loginName,
+      ...(note.credential !== undefined && { credential: note.credential }),
+      address: request.ip,
+      userAgent: request.headers['user-agent'] ?? '',
+      subjects: [...note.subjects, ...addressedIds(request)],
+      requestId: request.id,
+    });
   };
   app.addHook('onRoute', (options) => {
-    if (options.config?.audited === undefined) return;
+    const audited = options.config?.audited;
+    if (audited === undefined && ![options.method].flat().every((method) => SAFE_METHODS.has(method)))
+      throw new Error(`${String(options.method)} ${options.url} may change something: set config.audited`);
+    if (typeof audited !== 'string') return;
     options.onSend = async (request: FastifyRequest, reply: FastifyReply, payload: unknown) => {
       await record(request, reply);
       return payload;
@@ -76,6 +74,9 @@ export function mountAudit(
   });
   return record;
 }
+
+/** RFC 9110, 9.2.1. */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
 
 const isIdName = (name: string): boolean => name === 'id' || name.endsWith('Id');
 

@@ -119,7 +119,7 @@ function mount<Name extends JsonRouteName>(
     unknown: isOfInterface(route) ? 'ignore' : 'refuse',
     limiting: route.limiting,
   });
-  const isAudited = auditedName(route) !== undefined;
+  const isAudited = auditedName(route) !== null;
   const findIds = makeFindIds(route.body);
   app.route({
     ...rowOptions(route),

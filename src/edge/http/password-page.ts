@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import { password } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
 import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
+import { auditNoteOf } from './audit-hook.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
@@ -37,12 +38,14 @@ export function mountPasswordPage(app: FastifyInstance, { control: { accounts },
     }
   });
 
-  app.post(PASSWORD_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
+  const audited = { audited: 'passwordPage' };
+  app.post(PASSWORD_PATH, { bodyLimit: MAX_FORM_BYTES, config: audited }, async (request, reply) => {
     let shown: (trouble: string, texts: FormTexts) => string = failurePage;
     try {
       refuseCrossSite(request, ownOrigins);
       const form = formOf(request, 'programs change a password with POST /api/user/password');
       const link = await linkAt(form.get('token'));
+      Object.assign(auditNoteOf(request), { loginName: link.username, credential: 'link' });
       shown = (trouble, texts) => formPage(texts, link, trouble);
       const newPassword = newPasswordOf(form);
       const { username } = await accounts.setPassword({ token: link.token, newPassword }, request.ip);

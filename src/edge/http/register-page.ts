@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { username } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { auditNoteOf } from './audit-hook.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
@@ -27,7 +28,8 @@ export function mountRegisterPage(app: FastifyInstance, { control: { accounts },
       : sendPage(request, reply, 403, failurePage(texts.closed, texts));
   });
 
-  app.post(REGISTER_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
+  const audited = { audited: 'registerPage' };
+  app.post(REGISTER_PATH, { bodyLimit: MAX_FORM_BYTES, config: audited }, async (request, reply) => {
     let name = '';
     try {
       refuseCrossSite(request, ownOrigins);
@@ -36,6 +38,7 @@ export function mountRegisterPage(app: FastifyInstance, { control: { accounts },
       const given = username.safeParse(name);
       if (!given.success) throw new Refusal('field_value', `the name ${given.error.issues[0]?.message ?? ''}`);
       const made = await accounts.register({ username: given.data, password: newPasswordOf(form) }, request.ip);
+      auditNoteOf(request).loginName = made.username;
       const texts = formTextsFor(request);
       return sendPage(request, reply, 200, page(texts, texts.made, madeText(texts, made.username)));
     } catch (error) {

@@ -30,9 +30,9 @@ const pages: Record<string, (deps: ServerPageDeps) => () => string | Promise<str
   '/readyz':
     ({ control }) =>
     async () => {
-      const { ready, text } = await control.health();
+      const { ready, isDegraded, text } = await control.health();
       if (!ready) throw new Refusal('unavailable', text, { retryAfterS: 1 });
-      return JSON.stringify({ ready, text });
+      return JSON.stringify({ ready, status: isDegraded ? 'degraded' : 'ok', text });
     },
 };
 

@@ -92,7 +92,7 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
     throw notUnderWay();
   };
 
-  const route = (url: string, config: { audited?: string }, handler: RouteHandlerMethod): void =>
+  const route = (url: string, config: { audited?: string | null }, handler: RouteHandlerMethod): void =>
     void app.route({ method: 'GET', url, exposeHeadRoute: false, config, handler });
 
   route(SIGN_ON_PATHS.login, {}, async (request, reply) => {

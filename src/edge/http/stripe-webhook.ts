@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Control } from '../../control/index.ts';
+import { auditNoteOf } from './audit-hook.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { setCommonHeaders } from './reply-headers.ts';
 
@@ -10,7 +11,10 @@ export const STRIPE_PATH = `${BASE_PATH}/payment/stripe`;
 export function mountStripeWebhook(app: FastifyInstance, { control }: { control: Pick<Control, 'payments'> }): void {
   app.post(STRIPE_PATH, { config: { audited: 'stripePayment' } }, async (request, reply) => {
     const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-    await control.payments.takeStripe(body, String(request.headers['stripe-signature'] ?? ''));
+    const accountId = await control.payments.takeStripe(body, String(request.headers['stripe-signature'] ?? ''));
+    const note = auditNoteOf(request);
+    note.credential = 'signature';
+    note.subjects.push(accountId);
     return setCommonHeaders(request, reply, JSON_TYPE).send('{"received":true}');
   });
 }

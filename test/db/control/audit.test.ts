@@ -1,7 +1,8 @@
 /** The audit log: order, hashes, retention, floods, and what its verification finds. */
 import { expect, test } from 'vitest';
-import { makeAudit, type AuditedRequest } from '../../../src/control/audit/audit.ts';
+import { makeAudit } from '../../../src/control/audit/audit.ts';
 import { makeAuditChain } from '../../../src/control/audit/chain.ts';
+import type { AuditedRequest } from '../../../src/control/audit/record-writer.ts';
 import { verifyAudit, type AuditVerdict } from '../../../src/control/audit/verify.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { ChainLink } from '../../../src/domain/audit.ts';
@@ -33,9 +34,14 @@ const request = (more: Partial<AuditedRequest> = {}): AuditedRequest => ({
 
 function setUp(store: Store) {
   const clock = { ms: 1_000 * DAY_MS };
-  const errors: string[] = [];
+  const errors: { facts: object; text: string }[] = [];
   const ignore = (): void => {};
-  const log = { debug: ignore, info: ignore, warn: ignore, error: (_: object, text: string) => void errors.push(text) };
+  const log = {
+    debug: ignore,
+    info: ignore,
+    warn: ignore,
+    error: (facts: object, text: string) => void errors.push({ facts, text }),
+  };
   const file: { head: ChainLink | null } = { head: null };
   const start = () =>
     makeAudit({
@@ -144,6 +150,49 @@ onBothEngines('the audit log', { postgres: 'always' }, (open) => {
     expect(records.map(({ userAgent }) => userAgent)).toEqual(['a b 31mc d']);
   });
 
+  test('stores records later that a failing store refused, with their own times, and verifies', async () => {
+    const store = await open();
+    const writes = { fail: false, asked: 0 };
+    const failing: Store = {
+      ...store,
+      write: (work) => {
+        writes.asked += 1;
+        return writes.fail ? Promise.reject(new Error('no space')) : store.write(work);
+      },
+    };
+    const { audit, clock, errors, verify } = setUp(failing);
+    const at = async (ms: number, requestId: string, outcome = 'ok') => {
+      clock.ms = ms;
+      await audit.record(request({ requestId, outcome }));
+    };
+    await at(10 * DAY_MS, 'stored');
+    writes.fail = true;
+    await at(11 * DAY_MS, 'first');
+    const asked = writes.asked;
+    await at(12 * DAY_MS, 'second');
+    await at(13 * DAY_MS, 'refused', 'not_found');
+    // An answer waits for one failure, not for each.
+    expect(writes.asked).toBe(asked);
+    await expect(audit.seal()).rejects.toThrow('no space');
+    expect(audit.unwritten()).toBe(3);
+    const copies = errors.filter(({ text }) => text.includes('its only copy'));
+    expect(copies.map(({ facts }) => facts)).toMatchObject(
+      ['first', 'second'].map((requestId) => ({ record: { request: { requestId, caller: ANN } } })),
+    );
+    writes.fail = false;
+    clock.ms = 14 * DAY_MS;
+    await audit.seal();
+    expect(audit.unwritten()).toBe(0);
+    const rows = await auditAfter(store.read, 0, 10);
+    expect(rows.map(({ requestId, atMs }) => [requestId, atMs / DAY_MS])).toEqual([
+      ['stored', 10],
+      ['first', 11],
+      ['second', 12],
+      ['refused', 13],
+    ]);
+    expect(await verify()).toMatchObject({ ok: true, records: 4 });
+  });
+
   test('gives records positions in their order, and verifies', async () => {
     const store = await open();
     const { verify, audit } = await sealedTen(store);
@@ -192,7 +241,7 @@ onBothEngines('the audit log', { postgres: 'always' }, (open) => {
     await again.seal();
     expect((await auditHead(store.read)).position).toBe(12);
     expect(file.head?.position).toBe(10);
-    expect(errors).toEqual([expect.stringMatching(/missing or replaced/)]);
+    expect(errors).toMatchObject([{ text: expect.stringMatching(/missing or replaced/) }]);
     expect(await verify()).toMatchObject({ ok: false, position: 10, problem: expect.stringMatching(/head/) });
   });
 

@@ -1,11 +1,17 @@
 /** What the edge records in the audit log, and what never gets there. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import WebSocket from 'ws';
+import { sql } from 'kysely';
+import fastify, { type FastifyInstance } from 'fastify';
 import { exampleOf, type Json } from '../../../src/contract/examples.ts';
 import { EXEC_PROTOCOL } from '../../../src/contract/exec.ts';
-import { jsonRouteNames, jsonRouteOf } from '../../../src/contract/routes.ts';
+import { jsonRouteNames, jsonRouteOf, routeNames, routeOf, type RouteName } from '../../../src/contract/routes.ts';
+import { makeApi } from '../../../src/edge/http/api.ts';
+import { mountAudit } from '../../../src/edge/http/audit-hook.ts';
+import { SIGN_ON_PATHS } from '../../../src/edge/http/single-sign-on.ts';
 import type { AuditRow } from '../../../src/store/tables/audit.ts';
 import { ids } from './control-fixture.ts';
+import { fakeCaller, fakeControl } from './fake-control.ts';
 import { launchRequest, startApi, type Account, type TestApi } from './harness.ts';
 
 let api: TestApi;
@@ -140,6 +146,28 @@ test('records commands over a WebSocket, uploads and deleted files', async () =>
   expect(JSON.stringify(records)).not.toContain('secret-name');
 });
 
+test('records passwords that a link sets, accounts of the page, and their refusals', async () => {
+  const { url, accountId } = await api.admin.client.inviteAccount({ username: 'dora' });
+  const token = new URL(url).searchParams.get('token') ?? '';
+  const form = { 'content-type': 'application/x-www-form-urlencoded', origin: api.origin };
+  const submit = (path: string, fields: Record<string, string>) =>
+    api.send(path, { method: 'POST', headers: form, body: new URLSearchParams(fields).toString() });
+  const password = 'seven green bottles';
+  const records = await recorded(async () => {
+    await submit('/password', { token, password, repeated: `${password}s` });
+    await submit('/password', { token, password, repeated: password });
+    await submit('/password', { token, password, repeated: password });
+    await submit('/register', { username: 'typed-name', password, repeated: password });
+  });
+  expect(records.map(({ route, outcome, credential, accountId: who }) => [route, outcome, credential, who])).toEqual([
+    ['passwordPage', 'field_value', 'link', accountId],
+    ['passwordPage', 'ok', 'link', accountId],
+    ['passwordPage', 'not_found', 'none', ''],
+    ['registerPage', 'forbidden', 'none', ''],
+  ]);
+  expect(JSON.stringify(records)).not.toMatch(new RegExp(`${token}|typed-name|bottles`));
+});
+
 test('records what a link of the gateway opens, and the account', async () => {
   const { url } = await alice.client.open({ instanceId });
   const key = new URL(url).searchParams.get('key') ?? '';
@@ -154,6 +182,40 @@ test('records what a link of the gateway opens, and the account', async () => {
     { route: 'gatewayOpen', outcome: 'not_found', username: '', userAgent: 'browser' },
   ]);
   expect(JSON.stringify(records)).not.toContain(key);
+});
+
+test('changes no row in a read of any route', async () => {
+  const { store } = api.wired;
+  const contents = async () => {
+    const tables = (await store.read.introspection.getTables()).map(({ name }) => name as 'account');
+    const rows = tables
+      .filter((name) => !name.startsWith('audit'))
+      .map(async (name) => {
+        const { rows: all } = await sql`select * from ${sql.table(name)}`.execute(store.read);
+        return [name, JSON.stringify(all, (key, value: unknown) => (key === 'lastUsedAtMs' ? 0 : value))];
+      });
+    return Object.fromEntries(await Promise.all(rows));
+  };
+  const before = await contents();
+  const statuses = new Map<number, number>();
+  for (const name of jsonRouteNames) {
+    const route = jsonRouteOf(name);
+    if (!route.reads) continue;
+    const token = route.who === 'account' ? alice.token : api.admin.token;
+    const own = { instanceId, accountId: aliceId };
+    const example = exampleOf(route.body);
+    const body = Object.fromEntries(
+      Object.entries(typeof example === 'object' ? (example ?? {}) : {}).map(([field, value]) => [
+        field,
+        field in own ? own[field as keyof typeof own] : value,
+      ]),
+    );
+    const headers = { 'content-type': 'application/json' };
+    const { status } = await api.send(`/api${route.path}`, { method: route.method, token, headers, body });
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  }
+  expect(statuses.get(200)).toBeGreaterThan(25);
+  expect(await contents()).toEqual(before);
 });
 
 test('lists records for administrators alone', async () => {
@@ -181,20 +243,79 @@ test('lists without requests that only read, but with their refusals', async () 
   expect(changes).not.toContain('fleet ok');
 });
 
-test('does not answer a change that could not be recorded', async () => {
-  const { audit } = api.wired.control;
-  const { record } = audit;
-  audit.record = async () => {
-    throw new Error('no space');
-  };
-  try {
-    expect(await api.post('/user/key/create', { name: 'lost' }, { token: alice.token })).toMatchObject({
-      status: 500,
+test('answers what was done although its record cannot be stored, and says so at /readyz', async () => {
+  const own = await startApi();
+  onTestFinished(() => own.stop());
+  const ann = await own.newAccount();
+  await own.wired.store.write((tx) => tx.schema.dropTable('auditPending').execute());
+  expect(await own.post('/user/key/create', { name: 'one' }, { token: ann.token })).toMatchObject({ status: 200 });
+  expect(await own.post('/user/key/create', { name: 'two' }, { token: ann.token })).toMatchObject({ status: 200 });
+  expect(await own.post('/instance/stop', {}, { token: ann.token })).toMatchObject({ status: 400 });
+  expect((await ann.client.listApiKeys({})).keys.map(({ name }) => name).toSorted()).toEqual(['one', 'two']);
+  expect((await own.send('/readyz')).json).toMatchObject({
+    ready: true,
+    status: 'degraded',
+    text: expect.stringContaining('3 records of the audit log wait to be stored'),
+  });
+});
+
+/** Reads the tree of `printRoutes`, whose lines have a part of the path and its methods. */
+function registeredRoutes(app: FastifyInstance): { path: string; methods: string[] }[] {
+  const parents: string[] = [];
+  return app
+    .printRoutes()
+    .split('\n')
+    .flatMap((line) => {
+      const [, indent = '', part = '', methods] = /^([│ ]*)[├└]── (.*?)(?: \(([A-Z, ]+)\))?$/.exec(line) ?? [];
+      const depth = indent.length / 4;
+      parents.splice(depth, Infinity, part);
+      return methods === undefined ? [] : [{ path: parents.join(''), methods: methods.split(', ') }];
     });
-    expect(await api.post('/instance/stop', {}, { token: alice.token })).toMatchObject({ status: 400 });
-  } finally {
-    audit.record = record;
-  }
+}
+
+test('records each request of each route that may change something, and no read of an account', async () => {
+  const routesOf = new Map<string, string>();
+  const app = makeApi({
+    control: fakeControl({
+      access: { authenticate: async () => ({ ...fakeCaller, roles: ['user', 'operator', 'admin'] }) },
+      audit: { record: async ({ route, requestId }) => void routesOf.set(requestId, route) },
+    }),
+    log: { warn() {}, error() {} },
+    version: '',
+    gatewayOrigin: 'http://gateway.test',
+    secureCookies: false,
+  });
+  onTestFinished(() => app.close());
+  await app.ready();
+  const rows = new Map(routeNames.map((name) => [`${routeOf(name).method} ${pathIn(name)}`, name]));
+  const found: string[] = [];
+  for (const { path, methods } of registeredRoutes(app))
+    for (const method of methods) {
+      const name = rows.get(`${method} ${path}`);
+      const requestId = `${found.length}`;
+      const headers = { host: 'localhost', authorization: 'Bearer x', 'x-request-id': requestId };
+      const request = { method, url: path.replace(':id', 'x').replace('*', 'x'), headers };
+      await app.inject({ ...request, method: method as 'GET' });
+      found.push(`${method} ${path}`);
+      const isRead = name === undefined ? ['GET', 'HEAD'].includes(method) : routeOf(name).reads;
+      const needsRole = name !== undefined && ['operator', 'admin'].includes(routeOf(name).who);
+      const recordedAs = routesOf.get(requestId);
+      if (path === SIGN_ON_PATHS.callback) expect(recordedAs).toBe('signOn');
+      else if (isRead && !needsRole) expect([method, path, recordedAs]).toEqual([method, path, undefined]);
+      else expect([method, path, recordedAs]).toEqual([method, path, name ?? expect.any(String)]);
+    }
+  expect(found).toEqual(expect.arrayContaining([...rows.keys(), 'POST /login', 'POST /password', 'POST /register']));
+});
+
+const pathIn = (name: RouteName): string => `/api${routeOf(name).path}`.replace('{id}', ':id').replace('{path}', '*');
+
+test('refuses to mount a route that may change something without its name in the audit log', () => {
+  const app = fastify();
+  mountAudit(app, { audit: { record: async () => {} } });
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const)
+    expect(() => app.route({ method, url: '/new', handler: async () => '' })).toThrow(/config.audited/);
+  app.get('/read', async () => '');
+  app.post('/search', { config: { audited: null } }, async () => '');
 });
 
 /** Fields whose text is public: names, addresses and references that lists show. */

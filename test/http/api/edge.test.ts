@@ -87,11 +87,13 @@ describe('routes and methods', () => {
     expect(page.text).toContain('/api/openapi.json');
     expect((await api.send('/api/openapi.json')).json).toMatchObject({ openapi: '3.1.1', paths: expect.any(Object) });
     expect((await api.send('/healthz')).status).toBe(200);
-    expect((await api.send('/readyz')).json).toEqual({ ready: true, text: 'the fake is well' });
+    expect((await api.send('/readyz')).json).toEqual({ ready: true, status: 'ok', text: 'the fake is well' });
   });
 
   test('reports not ready while the store is unreachable', async () => {
-    const api = await start({ health: async () => ({ ready: false, text: 'the store does not answer' }) });
+    const api = await start({
+      health: async () => ({ ready: false, isDegraded: true, text: 'the store does not answer' }),
+    });
     const reply = await api.send('/readyz');
     expect(reply.status).toBe(503);
     expect(reply.json).toEqual({ message: 'the store does not answer' });

@@ -110,7 +110,7 @@ export function fakeControl(
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },
     events: { follow: unaskedEvents, ...given.events },
     versionOf: given.versionOf ?? (async () => 1),
-    health: given.health ?? (async () => ({ ready: true, text: 'the fake is well' })),
+    health: given.health ?? (async () => ({ ready: true, isDegraded: false, text: 'the fake is well' })),
   };
 }
 

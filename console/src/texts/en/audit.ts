@@ -1,7 +1,9 @@
 const credentials: Readonly<Record<string, string>> = {
   login: 'a login',
   apiKey: 'an API key',
+  sshKey: 'an ssh key',
   link: 'a one-time link',
+  signature: 'a signature',
   host: 'a command on the host',
   none: 'none',
 };

@@ -3,7 +3,9 @@ import type { Texts } from '../en/index.ts';
 const credentials: Readonly<Record<string, string>> = {
   login: '登录',
   apiKey: 'API 密钥',
+  sshKey: 'SSH 密钥',
   link: '一次性链接',
+  signature: '签名',
   host: '主机命令',
   none: '无',
 };
