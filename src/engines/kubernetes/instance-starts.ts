@@ -7,8 +7,6 @@
  *
  * A Pod is one run: an ended one is removed before the next.
  */
-import { setTimeout as delay } from 'node:timers/promises';
-import { raceAbort } from '../../async/abort.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { NodePort } from '../../domain/instance.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
@@ -26,14 +24,12 @@ import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
+import { refusedPod } from './refused-pods.ts';
 import { isGated } from './state/pod-disruption.ts';
 import { slowPull } from './slow-pulls.ts';
 import { claimFault } from './unbound-claims.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
-import { creationFailureOf, refusalOfNode, startFailureOf } from './state/start-failures.ts';
-
-/** Pauses before the events of a StatefulSet without a Pod are read. */
-const EVENT_PAUSES_MS = [300, 700, 2_000, 5_000, 10_000];
+import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 
 export async function ensureInstance(
   context: ClusterContext,
@@ -199,7 +195,6 @@ async function run(
   signal: AbortSignal,
 ): Promise<Observation> {
   const { cluster, pods } = context;
-  const startedMs = Date.now();
   const applied = await cluster.apply(resources.statefulSets, setOf(context, spec, 1, set), signal);
   const settled = new AbortController();
   const until = AbortSignal.any([signal, settled.signal]);
@@ -207,7 +202,7 @@ async function run(
   try {
     const outcome = await Promise.race([
       started,
-      creationFailure(context, spec, { startedMs, signal: until }),
+      refusedPod(context, spec, applied, until),
       claimFault(context, spec, until),
       slowPull(context, spec, isStarting ? { firstMs: 0 } : {}, until),
       ...(spec.spot === true ? [openGates(context, spec, until)] : []),
@@ -245,22 +240,6 @@ function progressOf(pod: Pod | null): Pod | EngineFault | undefined {
 /** The cluster itself answers. */
 const awaitRegistry = ({ message, reason, cause }: EngineFault): EngineFault =>
   new EngineFault('busy', message, { retry: true, reason, cause });
-
-/** Fault of a StatefulSet that may not create its Pod; never resolves while it has one. */
-async function creationFailure(
-  { cluster }: ClusterContext,
-  { id }: EngineSpec,
-  { startedMs, signal }: { startedMs: number; signal: AbortSignal },
-): Promise<EngineFault> {
-  for (const pauseMs of EVENT_PAUSES_MS) {
-    await delay(pauseMs, undefined, { signal });
-    if ((await cluster.get(resources.pods, podName(id), signal)) !== null) continue;
-    const fieldSelector = `involvedObject.name=${objectName(id)},reason=FailedCreate`;
-    const failure = creationFailureOf(await cluster.list(resources.events, signal, { fieldSelector }), startedMs);
-    if (failure !== null) return failure;
-  }
-  return raceAbort(new Promise<never>(() => {}), signal);
-}
 
 const CLEAN_MS = 5_000;
 

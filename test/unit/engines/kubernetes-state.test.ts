@@ -4,12 +4,7 @@ import type { Pod, StatefulSet } from '../../../src/kubernetes/api-objects.ts';
 import { networkContainerOf } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { milliOf, quantityOf } from '../../../src/kubernetes/quantity.ts';
 import { isRunning, observationOf } from '../../../src/engines/kubernetes/state/run-state.ts';
-import {
-  creationFailureOf,
-  imageFault,
-  refusalOfNode,
-  startFailureOf,
-} from '../../../src/engines/kubernetes/state/start-failures.ts';
+import { imageFault, refusalOfNode, startFailureOf } from '../../../src/engines/kubernetes/state/start-failures.ts';
 import { parseReading } from '../../../src/engines/kubernetes/inside/usage-reading.ts';
 
 type ContainerStatus = NonNullable<NonNullable<Pod['status']>['containerStatuses']>[number];
@@ -327,39 +322,6 @@ describe('a start that fails', () => {
       message: expect.stringContaining('Node did not have enough resource: cpu'),
     });
     expect(refusalOfNode(podWith({ state: terminated(1) }, { phase: 'Failed' }))).toBeNull();
-  });
-});
-
-describe('a Pod that may not be created', () => {
-  const event = (message: string, lastTimestamp = at) => ({
-    involvedObject: {},
-    metadata: {},
-    type: 'Warning',
-    reason: 'FailedCreate',
-    message: `create Pod a-0 in StatefulSet a failed error: ${message}`,
-    lastTimestamp,
-  });
-
-  test('by a quota is no_capacity with its text', () => {
-    const text = 'pods "a-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2';
-    expect(creationFailureOf([event(text)], atMs)).toMatchObject({
-      kind: 'no_capacity',
-      reason: 'clusterFull',
-      message: expect.stringContaining('small, requested: pods=1'),
-    });
-  });
-
-  test('by a policy is rejected', () => {
-    expect(creationFailureOf([event('admission webhook "guard" denied the request: no')], atMs)).toMatchObject({
-      kind: 'rejected',
-      retry: false,
-    });
-  });
-
-  test('events of before the start and of other kinds say nothing', () => {
-    expect(creationFailureOf([event('exceeded quota: small', '2026-11-24T02:00:00Z')], atMs)).toBeNull();
-    expect(creationFailureOf([{ ...event('x'), reason: 'SuccessfulCreate' }], atMs)).toBeNull();
-    expect(creationFailureOf([], atMs)).toBeNull();
   });
 });
 

@@ -1,8 +1,6 @@
-/** Why a Pod does not start, read from its status and the events of its StatefulSet. Pure. */
+/** Why a Pod does not start, read from its status and its events. Pure. */
 import { EngineFault, type FaultReason } from '../../../domain/engine-fault.ts';
-import { errorOfAnswer } from '../../../kubernetes/api-error.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
-import { faultOf } from '../cluster-faults.ts';
 import { mainStatusOf, timeOf } from './pod-status.ts';
 
 type FaultKind = EngineFault['kind'];
@@ -161,24 +159,4 @@ export function pulledImageOf(events: readonly ClusterEvent[]): string | null {
     );
   const pulling = events.find((event) => event.reason === 'Pulling' && !isOver(event));
   return pulling === undefined ? null : (/"([^"]+)"/.exec(pulling.message ?? '')?.[1] ?? 'the image');
-}
-
-/** Why no Pod exists: the cluster refuses to create one. */
-export function creationFailureOf(events: readonly ClusterEvent[], sinceMs: number): EngineFault | null {
-  const latest = events
-    .filter(({ reason, type }) => reason === 'FailedCreate' && type === 'Warning')
-    .map((event) => ({ text: event.message ?? '', atMs: lastMsOf(event) }))
-    // Times of events are whole seconds.
-    .filter(({ atMs }) => atMs === 0 || atMs >= sinceMs - 1_000)
-    .toSorted((one, other) => other.atMs - one.atMs)[0];
-  if (latest === undefined) return null;
-  const text = latest.text.replace(/^create Pod \S+ in StatefulSet \S+ failed error: /, '');
-  const httpStatus = /is forbidden|exceeded quota|denied the request/i.test(text) ? 403 : 422;
-  const body = JSON.stringify({
-    kind: 'Status',
-    status: 'Failure',
-    message: text,
-    reason: httpStatus === 403 ? 'Forbidden' : 'Invalid',
-  });
-  return faultOf(errorOfAnswer({ httpStatus, body, request: 'create Pod' }));
 }
