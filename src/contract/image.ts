@@ -3,18 +3,30 @@ import { z } from 'zod';
 import { imageStates } from '../domain/catalog.ts';
 import { answer, decimal, id, label, pagerAnswer, plainText, request, secret, text, unixMs } from './common.ts';
 
+const stateFields = {
+  state: z.enum(imageStates).describe("State on the region's engine; `Saving`: being saved from an instance"),
+  stateText: text('Current step, cause of a failure, or why the registry was not asked yet; may be empty'),
+  progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
+};
+
+const regionImage = answer('RegionImage', {
+  region: text('Region ID'),
+  architecture: text('CPU architecture of the region; may be empty'),
+  ...stateFields,
+});
+
 const image = answer('Image', {
   imageId: text('Image ID, for a launch'),
   name: text('Image name'),
-  architecture: text('CPU architecture'),
+  architecture: text('CPU architecture; empty where `regions` have several'),
   isPublic: text('`true` for an image of the operator, `false` for one of the account'),
   tags: z.array(z.string()).nullable().describe('Tags, or null'),
   type: text('Kind of image'),
   ref: text('Reference the account registered; empty for images of the operator'),
   sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
-  state: z.enum(imageStates).describe("State on the region's engine; `Saving`: being saved from an instance"),
-  stateText: text('Current step, cause of a failure, or why the registry was not asked yet; may be empty'),
-  progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
+  ...stateFields,
+  state: z.enum(imageStates).describe('Most telling state of `regions`; `Saving`: being saved from an instance'),
+  regions: z.array(regionImage).describe('State in each region in which the image can be launched'),
 });
 
 export const imageListAnswer = answer('ListImagesAnswer', {

@@ -12,7 +12,7 @@ import {
 import type { Db } from '../../store/store.ts';
 import type { Caller, Mutation, Pager } from '../base/caller.ts';
 import { uncheckedText, type CheckImage, type ImageCheck } from '../images/check-image.ts';
-import { readOwnRef } from '../images/images.ts';
+import { commonArchitecture, readOwnRef } from '../images/images.ts';
 import {
   changeCatalog,
   recordChange,
@@ -69,7 +69,7 @@ export const makeOfferedImages = (deps: OfferedImageDeps): OfferedImages => ({
     return changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
       refuseUnfit(written, check);
       refuseFull('images of the operator', (await managedImages(tx, 0, 0)).totalEntries, 'image');
-      const architecture = deps.regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
+      const architecture = commonArchitecture(deps.regions);
       const id = imageId(deps.randomUuid());
       const facts = { id, name, ref, tags, architecture, isPublic: true, type: 'notebook', createdAtMs: nowMs };
       const image = { ...facts, version: 1, isRetired: false };

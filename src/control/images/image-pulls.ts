@@ -4,7 +4,7 @@
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/contract.ts';
 import { raceAbort } from '../../async/abort.ts';
-import { makeBoundedMap } from '../../async/bounded-map.ts';
+import { makeBoundedMap, type BoundedMap } from '../../async/bounded-map.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 
 export interface ImageRequest {
@@ -35,22 +35,34 @@ export interface ImagePulls {
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
   ): Promise<void>;
-  /** Returns the last known state; never asks an engine. */
-  stateOf(image: ImageRequest): ImageState;
+  /** Returns the last known state on the engine; never asks it. */
+  stateOf(engine: Engine, image: ImageRequest): ImageState;
 }
 
 /** No ref and no id has a space. */
 const keyOf = ({ ref, ownerId = '' }: ImageRequest): string => `${ref} ${ownerId}`;
 
-/** Evicted states read as Absent until the next pull. */
+/** Of an engine. Evicted states read as Absent until the next pull. */
 const MAX_STATES = 10_000;
 
+interface EngineImages {
+  pulls: Map<string, Pull>;
+  states: BoundedMap<ImageState>;
+}
+
 export function makeImagePulls(): ImagePulls {
-  const pullsByEngine = new WeakMap<Engine, Map<string, Pull>>();
-  const states = makeBoundedMap<ImageState>({ maxEntries: MAX_STATES });
+  const byEngine = new WeakMap<Engine, EngineImages>();
+  const imagesOf = (engine: Engine): EngineImages => {
+    const present = byEngine.get(engine);
+    if (present !== undefined) return present;
+    const images = { pulls: new Map<string, Pull>(), states: makeBoundedMap<ImageState>({ maxEntries: MAX_STATES }) };
+    byEngine.set(engine, images);
+    return images;
+  };
 
   const start = (engine: Engine, image: ImageRequest): Pull => {
     const key = keyOf(image);
+    const { pulls, states } = imagesOf(engine);
     const abort = new AbortController();
     const pull: Pull = { done: Promise.resolve(), progress: null, listeners: new Set(), waiting: 0, abort };
     const onProgress = (progress: ImageProgress) => {
@@ -68,8 +80,7 @@ export function makeImagePulls(): ImagePulls {
         throw error;
       },
     );
-    const pulls = pullsByEngine.get(engine) ?? new Map<string, Pull>();
-    pullsByEngine.set(engine, pulls.set(key, pull));
+    pulls.set(key, pull);
     const forget = () => {
       if (pulls.get(key) === pull) pulls.delete(key);
     };
@@ -81,7 +92,8 @@ export function makeImagePulls(): ImagePulls {
     async ensure(engine, image, onProgress, signal) {
       signal.throwIfAborted();
       const key = keyOf(image);
-      const pull = pullsByEngine.get(engine)?.get(key) ?? start(engine, image);
+      const { pulls } = imagesOf(engine);
+      const pull = pulls.get(key) ?? start(engine, image);
       pull.waiting += 1;
       pull.listeners.add(onProgress);
       if (pull.progress) onProgress(pull.progress);
@@ -92,13 +104,12 @@ export function makeImagePulls(): ImagePulls {
         pull.waiting -= 1;
         if (pull.waiting === 0) {
           // Forget the pull before aborting it: a later caller must start a new one.
-          const pulls = pullsByEngine.get(engine);
-          if (pulls?.get(key) === pull) pulls.delete(key);
+          if (pulls.get(key) === pull) pulls.delete(key);
           pull.abort.abort();
         }
       }
     },
-    stateOf: (image) => states.peek(keyOf(image)) ?? absent,
+    stateOf: (engine, image) => byEngine.get(engine)?.states.peek(keyOf(image)) ?? absent,
   };
 }
 

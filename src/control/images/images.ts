@@ -28,7 +28,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import { requireQuota } from '../quotas/quotas.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
-import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
+import { refuseWithoutSaving, type RegionDrivers, type Regions } from '../base/regions.ts';
 import { uncheckedText, type CheckImage } from './check-image.ts';
 import { refuseLocalRegistry } from './registries.ts';
 import type { Caller, LongRunning, Mutation, Pager } from '../base/caller.ts';
@@ -46,6 +46,14 @@ export interface ListedImage {
   state: (typeof imageStates)[number];
   stateText: string;
   progressPercent: number;
+  /** Regions in which the image can be launched. */
+  regions: RegionImage[];
+}
+
+export interface RegionImage extends ListedState {
+  region: string;
+  /** Of the processors there; '' before the engine has answered. */
+  architecture: string;
 }
 
 export interface Images {
@@ -75,23 +83,23 @@ export const makeImages = (deps: ImageDeps): Images => ({
   delete: deleteImage(deps),
 });
 
-async function listPage(
-  { store, readCatalog, imagePulls }: ImageDeps,
-  accountId: string,
-  offset: number,
-  limit: number,
-) {
+async function listPage(deps: ImageDeps, accountId: string, offset: number, limit: number) {
+  const { store, readCatalog } = deps;
   const catalogImages = [...(await readCatalog()).images.values()];
   const shown = catalogImages.slice(offset, offset + limit).map((image) => ({
-    ...listed(image, imagePulls.stateOf({ ref: image.ref })),
+    ...listed(image, inRegions(deps, { ref: image.ref })),
     isPublic: String(image.isPublic),
   }));
   const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - shown.length };
   const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
   const own = rows.map((row) => {
     const image = ownImageFromRow(row);
-    const pulled = imagePulls.stateOf({ ref: image.ref, ownerId: accountId });
-    return { ...listed(image, ownState(image, pulled)), ref: image.ref, sizeBytes: image.sizeBytes };
+    const pulled = inRegions(deps, { ref: image.ref, ownerId: accountId });
+    const regions = pulled
+      .filter(({ region }) => image.regionId === null || image.regionId === region)
+      .map((one) => ({ ...one, ...ownState(image, one) }));
+    const overall = regions.length === 0 ? ownState(image, ABSENT) : undefined;
+    return { ...listed(image, regions), ...overall, ref: image.ref, sizeBytes: image.sizeBytes };
   });
   return {
     images: [...shown, ...own],
@@ -106,7 +114,7 @@ const createImage =
     const { ref, server } = readOwnRef(written, regions);
     if (!localRegistries) refuseLocalRegistry('ref', written, server);
     const check = await deps.checkImage(accountId, ref);
-    const architecture = regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
+    const architecture = commonArchitecture(regions);
     return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
       if (check.kind === 'refused')
         throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written)}: ${check.why}`);
@@ -115,7 +123,10 @@ const createImage =
       const facts = { id, ownerId: accountId, name, ref, architecture, tags: [], type: 'notebook' };
       const isUnchecked = check.kind === 'unchecked';
       const unchecked = isUnchecked
-        ? { text: uncheckedText(check.why), againAtMs: nowMs + deps.limits.imageRecheckMs }
+        ? {
+            text: uncheckedText(check.why),
+            againAtMs: check.isFinal ? null : nowMs + deps.limits.imageRecheckMs,
+          }
         : null;
       await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null, unchecked });
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.created', subjectId: id, data: { name, ref } });
@@ -191,8 +202,8 @@ export async function resolveImage(
   caller: Pick<Caller, 'accountId'>,
   request: { imageId: string; region: string },
 ): Promise<InstanceSpec['image']> {
-  const catalogImages = images.get(request.imageId);
-  if (catalogImages) return catalogImages;
+  const catalogImage = images.get(request.imageId);
+  if (catalogImage) return catalogImage;
   const row = await lockOwnImage(tx, caller.accountId, request.imageId);
   if (!row) throw imageNotFound(request.imageId);
   const image = ownImageFromRow(row);
@@ -223,9 +234,38 @@ export function imageOfSpec(image: OwnImage): InstanceSpec['image'] {
 
 type ListedState = Pick<ListedImage, 'state' | 'stateText' | 'progressPercent'>;
 
+const ABSENT: ImageState = { state: 'Absent', stateText: '', progressPercent: 0 };
+
+/** A reference has a variant for the processors of each region. '' before the first answer. */
+export const architectureOf = ({ health }: Pick<RegionDrivers, 'health'>): string => health.probe?.architecture ?? '';
+
+/** '' where regions have several. */
+export function commonArchitecture(regions: Regions): string {
+  const [first = '', ...others] = new Set(regions.all().map(architectureOf).filter(Boolean));
+  return others.length === 0 ? first : '';
+}
+
+type Pulled = ImageState & Pick<RegionImage, 'region' | 'architecture'>;
+
+const inRegions = ({ regions, imagePulls }: ImageDeps, image: Parameters<ImagePulls['stateOf']>[1]): Pulled[] =>
+  regions.all().map((drivers) => ({
+    region: drivers.regionId,
+    architecture: architectureOf(drivers),
+    ...imagePulls.stateOf(drivers.engine, image),
+  }));
+
+/** Says most about an image that one region has and another has not. */
+const byNews: readonly ListedState['state'][] = ['Preparing', 'Saving', 'Ready', 'Failed', 'Absent'];
+
+const newest = (regions: readonly ListedState[]): ListedState => {
+  const { state, stateText, progressPercent } =
+    regions.toSorted((a, b) => byNews.indexOf(a.state) - byNews.indexOf(b.state))[0] ?? ABSENT;
+  return { state, stateText, progressPercent };
+};
+
 const listed = (
   image: Pick<OwnImage, 'id' | 'name' | 'architecture' | 'tags' | 'type'>,
-  state: ListedState,
+  regions: RegionImage[],
 ): ListedImage => ({
   imageId: image.id,
   name: image.name,
@@ -235,7 +275,8 @@ const listed = (
   type: image.type,
   ref: '',
   sizeBytes: 0,
-  ...state,
+  ...newest(regions),
+  regions,
 });
 
 /**

@@ -66,7 +66,7 @@ async function checkAgain({
   const result = { state: check.kind === 'refused' ? 'Failed' : row.state, stateText };
   const written = await store.write((tx) => writeReconciledImage(tx, guardOf({ leased }), result));
   if (!written) return { dueAtMs: time.now() };
-  return { dueAtMs: isUnchecked ? time.now() + limits.imageRecheckMs : null };
+  return { dueAtMs: isUnchecked && !check.isFinal ? time.now() + limits.imageRecheckMs : null };
 }
 
 const guardOf = ({ leased: { row, leaseToken } }: Pick<Work, 'leased'>) => ({

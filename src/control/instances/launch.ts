@@ -21,7 +21,7 @@ import type { Db } from '../../store/store.ts';
 import { dockerSupport } from '../capacity/docker-support.ts';
 import { catalogWithinHosts, refuseOverHosts } from '../capacity/host-fit.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
-import { imageNotFound, resolveImage } from '../images/images.ts';
+import { architectureOf, imageNotFound, resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
@@ -74,11 +74,12 @@ export async function writeLaunch(
   catalog: CatalogSnapshot,
   { caller, request, waitMs, quoteId, nowMs }: Launch,
 ): Promise<Instance> {
-  const image = await resolveImage(tx, catalog, caller, request);
+  const found = await resolveImage(tx, catalog, caller, request);
   const { type, region } = resolveType(catalog, request);
   refuseWithoutRuntime(type, region, deps.regions);
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const drivers = deps.regions.of(region.id);
+  const image = { ...found, architecture: architectureOf(drivers) || found.architecture };
   if (request.instanceConfiguration.enableCommonData) refuseWithoutCommonData(region, drivers);
   refuseOverHosts(type, { region, catalog, drivers });
   const mounts = await mountsOf(tx, caller.accountId, request);

@@ -43,7 +43,7 @@ export interface NewOwnImage {
   createdAtMs: number;
   from: { instanceId: string; regionId: string; operation: Operation } | null;
   /** Registered while its registry was away. */
-  unchecked: { text: string; againAtMs: number } | null;
+  unchecked: { text: string; againAtMs: number | null } | null;
 }
 
 export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> {

@@ -43,6 +43,7 @@ const known: Known = {
       stateText: '',
       sizeBytes: 0,
       progressPercent: 0,
+      regions: [],
     },
   ],
   volumes: [],
