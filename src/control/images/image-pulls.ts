@@ -42,7 +42,7 @@ export interface ImagePulls {
 /** No ref and no id has a space. */
 const keyOf = ({ ref, ownerId = '' }: ImageRequest): string => `${ref} ${ownerId}`;
 
-/** Of an engine. Evicted states read as Absent until the next pull. */
+/** Bounds the states of an engine. Evicted states read as Absent until the next pull. */
 const MAX_STATES = 10_000;
 
 interface EngineImages {

@@ -52,7 +52,7 @@ export interface ListedImage {
 
 export interface RegionImage extends ListedState {
   region: string;
-  /** Of the processors there; '' before the engine has answered. */
+  /** Architecture of the processors there; '' before the engine has answered. */
   architecture: string;
 }
 

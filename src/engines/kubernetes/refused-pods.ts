@@ -1,7 +1,7 @@
 /**
- * Pods that the cluster refuses to create, for want of quota or by a policy. The StatefulSet says so
- * by events alone, which have times of another clock and are dropped when they repeat: Berth asks
- * the server instead, by a creation that changes nothing.
+ * Pods that the cluster refuses to create, for want of quota or by a policy. The StatefulSet says
+ * so by events alone, which have times of another clock and are dropped when they repeat: Berth
+ * asks the server instead, by a creation that changes nothing.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
