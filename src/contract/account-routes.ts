@@ -43,13 +43,17 @@ export const accountRoutes = {
     '/user/environment/set',
     environment.environmentSetRequest,
     environment.environmentChangeAnswer,
-    { idempotent: true, summary: 'Set environment variables for all instances of the account; others stay' },
+    {
+      idempotent: true,
+      lasting: { scope: 'instances' },
+      summary: 'Set environment variables for all instances of the account; others stay',
+    },
   ),
   deleteEnvironment: jsonRoute(
     '/user/environment/delete',
     environment.environmentDeleteRequest,
     environment.environmentChangeAnswer,
-    { idempotent: true, summary: "Delete the account's environment variables" },
+    { idempotent: true, lasting: { scope: 'instances' }, summary: "Delete the account's environment variables" },
   ),
   createApiKey: jsonRoute('/user/key/create', account.keyCreateRequest, account.keyCreateAnswer, {
     idempotent: true,
@@ -72,6 +76,7 @@ export const accountRoutes = {
   }),
   createSshKey: jsonRoute('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
     idempotent: true,
+    lasting: { scope: 'instances' },
     errors: 'plain',
     summary: "Register an ssh public key; it opens the caller's instances within seconds",
     source: decision('account'),

@@ -35,12 +35,20 @@ export const adminRoutes = {
     '/admin/environment/set',
     environment.environmentSetRequest,
     environment.environmentChangeAnswer,
-    { idempotent: true, summary: 'Set environment variables for all instances; others stay (administrators)' },
+    {
+      idempotent: true,
+      lasting: { scope: 'instances' },
+      summary: 'Set environment variables for all instances; others stay (administrators)',
+    },
   ),
   deleteInstallationEnvironment: adminRoute(
     '/admin/environment/delete',
     environment.environmentDeleteRequest,
     environment.environmentChangeAnswer,
-    { idempotent: true, summary: "Delete the installation's environment variables (administrators)" },
+    {
+      idempotent: true,
+      lasting: { scope: 'instances' },
+      summary: "Delete the installation's environment variables (administrators)",
+    },
   ),
 } as const;

@@ -2,6 +2,7 @@
  * The OpenAPI 3.1 document, derived from the route table: JSON Schema of zod, components for named
  * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
+import type { LastingEffect } from '../domain/api-key.ts';
 import { QUOTE_HEADER } from './quote.ts';
 import { z } from 'zod';
 import {
@@ -309,17 +310,21 @@ function parametersOf(route: StreamRoute, context: Context): JsonObject[] {
   ];
 }
 
-const describe = (name: RouteName, { summary, details, source, who, path }: Route): JsonObject => ({
+const describe = (name: RouteName, { summary, details, source, who, path, ...route }: Route): JsonObject => ({
   operationId: name,
   summary,
   description: [
     ...(details === undefined ? [] : [details]),
     whoMayCall[who],
+    ...('lasting' in route && route.lasting !== null ? [keysOf(route.lasting)] : []),
     ...(source === 'ours' ? [] : [`Source: ${source}.`]),
   ].join(' '),
   tags: [path.split('/')[1] ?? ''],
   ...(who === 'anyone' ? { security: [] } : {}),
 });
+
+const keysOf = ({ scope, members }: LastingEffect): string =>
+  `${members === undefined ? 'An' : `With ${members.map((member) => `\`${member}\``).join(' or ')}, an`} API key needs the scope \`${scope}\` and neither an end nor addresses: the effect would outlast them.`;
 
 const whoMayCall: Record<Route['who'], string> = {
   anyone: 'Needs no login.',

@@ -1,5 +1,6 @@
 /** Rows of the route table: their types and builders. The table itself is `routes.ts`. */
 import type { z } from 'zod';
+import type { LastingEffect } from '../domain/api-key.ts';
 import type { Role } from '../domain/roles.ts';
 import type { Subject } from '../domain/scopes.ts';
 import type { ErrorCode } from './common.ts';
@@ -44,6 +45,8 @@ export interface JsonRoute<
   fills: boolean;
   /** Needs the version that was read: a stale one is refused. */
   versioned: boolean;
+  /** Null: what the request changes ends with the key, or reaches neither instances nor data. */
+  lasting: LastingEffect | null;
   /** Members that limit what is granted: a misspelled one is refused, not ignored. */
   limiting: readonly string[];
   setsCookie: boolean;
@@ -155,6 +158,7 @@ const jsonRouteFor =
     quoted: false,
     fills: false,
     versioned: false,
+    lasting: null,
     limiting: [],
     setsCookie: false,
     compressed: false,

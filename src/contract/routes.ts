@@ -197,6 +197,7 @@ export const routes = {
     source: decision('instances'),
   }),
   setPortAccess: jsonRoute('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
+    lasting: { scope: 'instances' },
     summary: 'Set the access to a port through the gateway: owner, any account (signedIn), public or default',
     source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
@@ -205,6 +206,7 @@ export const routes = {
   }),
   sharePort: jsonRoute('/instance/port/share', port.shareRequest, port.shareAnswer, {
     idempotent: true,
+    lasting: { scope: 'instances' },
     summary: 'Create a link that opens a port without login until it expires or is revoked',
   }),
   listShares: readRoute('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
@@ -245,6 +247,7 @@ export const routes = {
   }),
   createImage: jsonRoute('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
     idempotent: true,
+    lasting: { scope: 'instances' },
     summary: 'Register an image of a registry for your account; the registry is asked for it',
   }),
   saveImage: operationRoute('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
@@ -255,6 +258,7 @@ export const routes = {
   }),
   createRegistry: jsonRoute('/registry/create', image.registryCreateRequest, image.registryCreateAnswer, {
     idempotent: true,
+    lasting: { scope: 'instances' },
     summary: 'Store credentials for a registry of your images, one for each server',
   }),
   listRegistries: readRoute('/registry/list', empty, image.registryListAnswer, {

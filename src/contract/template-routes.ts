@@ -6,6 +6,7 @@ import * as template from './template.ts';
 export const templateRoutes = {
   setTemplate: jsonRoute('/instance/template/set', template.templateSetRequest, template.templateSetAnswer, {
     idempotent: true,
+    lasting: { scope: 'instances' },
     summary: 'Keep a launch under a name, or replace it; at most 50 for an account',
   }),
   listTemplates: readRoute('/instance/template/list', empty, template.templateListAnswer, {

@@ -7,6 +7,7 @@ import * as webhook from './webhook.ts';
 export const webhookRoutes = {
   createWebhook: jsonRoute('/webhook/create', webhook.webhookCreateRequest, webhook.webhookCreateAnswer, {
     idempotent: true,
+    lasting: { scope: 'account' },
     summary: 'Create a webhook; only this answer has the signing secret',
   }),
   listWebhooks: readRoute('/webhook/list', empty, webhook.webhookListAnswer, {
@@ -14,6 +15,7 @@ export const webhookRoutes = {
   }),
   updateWebhook: jsonRoute('/webhook/update', webhook.webhookUpdateRequest, webhook.webhookAnswer, {
     idempotent: true,
+    lasting: { scope: 'account', members: ['url'] },
     summary: 'Change, pause or resume a webhook; it goes on after the last delivered event',
   }),
   deleteWebhook: jsonRoute('/webhook/delete', webhook.webhookIdRequest, emptyAnswer, {

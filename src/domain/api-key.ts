@@ -1,6 +1,6 @@
 /** Limits of API keys. Absent limits are null: a key then has all rights of its account. */
 import { isInRanges } from './address-range.ts';
-import type { Scope } from './scopes.ts';
+import type { Scope, Subject } from './scopes.ts';
 
 export const apiKeyStates = ['active', 'expired'] as const;
 export type ApiKeyState = (typeof apiKeyStates)[number];
@@ -9,6 +9,17 @@ export interface KeyLimits {
   expiresAtMs: number | null;
   /** Addresses and CIDR ranges of the clients that may use the key. */
   addresses: readonly string[] | null;
+}
+
+/**
+ * Effect of a request that stays until somebody undoes it, and that reaches instances or data
+ * without the key: code or logins of instances launched later, links, receivers of events.
+ */
+export interface LastingEffect {
+  /** Scope that an API key needs besides that of the route's subject. */
+  scope: Subject;
+  /** Members of the body that have the effect; absent: every request has it. */
+  members?: readonly string[];
 }
 
 interface KeyRights {
@@ -40,19 +51,12 @@ export function whyBeyond(own: KeyRights, wanted: Required<KeyRights>): string |
     : `the addresses ${list(outside)} are not inside of those of your API key: send "addresses" inside of ${list(ranges)}`;
 }
 
-/** Why a credential may not register an ssh key, which opens instances until it is deleted. */
-export function whyNoSshKeys({ apiKeyId, scopes, limits }: KeyHolder): string | null {
-  if (apiKeyId === undefined) return null;
-  const opensInstances = scopes === null || scopes.includes('instances');
-  if (opensInstances && !limits) return null;
-  return `an ssh key opens instances from everywhere and until it is deleted, and this API key ${opensInstances ? 'is limited in time or to addresses' : 'lacks the scope "instances"'}: use a login, or an API key without these limits`;
+/** Why a credential may not cause an effect that outlasts a key; null: it may. */
+export function whyNotLasting({ apiKeyId, scopes, limits }: KeyHolder, { scope }: LastingEffect): string | null {
+  const hasScope = scopes === null || scopes.includes(scope);
+  if (apiKeyId === undefined || (hasScope && limits === undefined)) return null;
+  return `this request has an effect from everywhere and until somebody undoes it, and this API key ${hasScope ? 'is limited in time or to addresses' : `lacks the scope "${scope}"`}: use a login, or an API key with the scope "${scope}" and without these limits`;
 }
-
-/** Why a credential may not choose where a webhook sends events until it is deleted. */
-export const whyNoWebhooks = ({ limits }: Pick<KeyHolder, 'limits'>): string | null =>
-  limits === undefined
-    ? null
-    : 'a webhook sends events until it is deleted, and this API key is limited in time or to addresses: use a login, or an API key without these limits';
 
 /** Why a client at the address may not use the key; null: it may. */
 export const whyNotFrom = (limits: KeyLimits | undefined, address: string): string | null =>

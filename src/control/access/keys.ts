@@ -1,5 +1,5 @@
 /** API keys, of which only hashes are stored, and public ssh keys of an account. */
-import { whyBeyond, whyNoSshKeys } from '../../domain/api-key.ts';
+import { whyBeyond } from '../../domain/api-key.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKey } from '../../store/tables/gateway-grants.ts';
@@ -112,8 +112,6 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
   return {
     async createSshKey(caller, { name, publicKey, kind = 'key' }, idempotency) {
       const { accountId } = caller;
-      const why = whyNoSshKeys(caller);
-      if (why !== null) throw new Refusal('forbidden', why);
       const key = parseSshPublicKey(publicKey);
       const fingerprint = fingerprintOf(key.blob);
       const id = uuidFrom(deps.randomBytes);

@@ -5,11 +5,11 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
-import { IGNORED_HEADER, isOfInterface, type Route } from '../../contract/route.ts';
+import { IGNORED_HEADER, isOfInterface, type JsonRoute, type Route } from '../../contract/route.ts';
 import { QUOTE_HEADER } from '../../contract/quote.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
-import { whyNotFrom } from '../../domain/api-key.ts';
+import { whyNotFrom, whyNotLasting } from '../../domain/api-key.ts';
 import { hasRole } from '../../domain/roles.ts';
 import { mayUse, scopesFor } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -145,6 +145,7 @@ function mount<Name extends JsonRouteName>(
       const startedMs = performance.now();
       const body = validate(jsonOf(request), (names) => void reply.header(IGNORED_HEADER, names));
       if (isAudited) noteBody(request, body, findIds);
+      refuseLasting(request, route, body);
       const idempotency = route.idempotent ? idempotencyOf(request.headers['idempotency-key'], route.path, body) : null;
       const result = await run(request, {
         body,
@@ -196,6 +197,18 @@ function clientGoneSignal(response: ServerResponse): AbortSignal {
 }
 
 const isOpen = (name: JsonRouteName): name is OpenRouteName => routes[name].who === 'anyone';
+
+/** Behind the validation, as the effect of some routes depends on the body. */
+function refuseLasting(
+  { caller }: Pick<FastifyRequest, 'caller'>,
+  { lasting }: Pick<JsonRoute, 'lasting'>,
+  body: unknown,
+): void {
+  if (lasting === null || caller === null) return;
+  const hasEffect = lasting.members?.some((member) => isObject(body) && body[member] !== undefined) ?? true;
+  const why = hasEffect ? whyNotLasting(caller, lasting) : null;
+  if (why !== null) throw new Refusal('forbidden', why);
+}
 
 function refuseUnauthorized(
   { roles, username, scopes, limits }: Caller,

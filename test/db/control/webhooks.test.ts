@@ -274,22 +274,6 @@ onBothEngines('webhooks', (open) => {
     ).toEqual([3, 3, 4, 4, 5, 5]);
   });
 
-  test('take no URL from an API key that is limited in time or to addresses', async () => {
-    const { webhooks, create } = await setUp(await open());
-    const { webhook } = await create(ann);
-    for (const limits of [
-      { expiresAtMs: 2_000_000_000, addresses: null },
-      { expiresAtMs: null, addresses: ['192.0.2.1'] },
-    ]) {
-      const key = { ...ann, apiKeyId: 'key', limits };
-      await expectRefused(create(key), 'forbidden');
-      await expectRefused(webhooks.update(key, { id: webhook.id, url: `${url}/b` }, null), 'forbidden');
-      await webhooks.update(key, { id: webhook.id, enabled: false }, null);
-    }
-    expect(await webhooks.list(ann)).toMatchObject([{ url, enabled: false }]);
-    await create({ ...ann, apiKeyId: 'key' });
-  });
-
   test('serve an account while the receivers of another hang', async () => {
     const store = await open();
     const { sent, receiver, delivery, event, create } = await setUp(store);

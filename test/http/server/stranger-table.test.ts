@@ -7,7 +7,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { routeNames, routeOf, type RouteName } from '../../../src/contract/routes.ts';
+import { jsonRouteNames, jsonRouteOf, routeNames, routeOf, type RouteName } from '../../../src/contract/routes.ts';
 import type { Caller, Control } from '../../../src/control/index.ts';
 import { roles } from '../../../src/domain/roles.ts';
 import { scopes, scopesFor, type Scope } from '../../../src/domain/scopes.ts';
@@ -162,6 +162,47 @@ test('every route refuses keys without its scopes, and takes keys with one of th
     }
   }
   expect(wrong).toEqual([]);
+});
+
+test('every route with a lasting effect needs its scope and a key without end or addresses', async () => {
+  const lasting = jsonRouteNames.filter((name) => jsonRouteOf(name).lasting !== null);
+  await expect(`${lasting.join('\n')}\n`).toMatchFileSnapshot('../../expected/lasting-routes.txt');
+  const wrong: string[] = [];
+  const administrator: Caller = { ...(await newCaller()), roles: ['admin'], apiKeyId: 'key' };
+  const key = (more: Partial<Caller>) => bearer(tokenFor({ ...administrator, ...more }));
+  const limited = {
+    'a key with an end': key({ limits: { expiresAtMs: 4_102_444_800_000, addresses: null } }),
+    'a key with addresses': key({ limits: { expiresAtMs: null, addresses: ['0.0.0.0/0', '::/0'] } }),
+  };
+  for (const name of jsonRouteNames.filter((one) => routeOf(one).who !== 'anyone')) {
+    const { lasting: effect, subject } = jsonRouteOf(name);
+    const isRefused = (head: ReceivedHead): boolean =>
+      head.status === 403 && head.code === 'forbidden' && head.message.includes('until somebody undoes it');
+    // The example has no member of such an effect.
+    if (effect === null || effect.members !== undefined)
+      wrong.push(...(await notRefused([name], limited, (head) => !isRefused(head))));
+    else {
+      const others = key({ scopes: scopes.filter((one) => one !== effect.scope || one === subject) });
+      const credentials = effect.scope === subject ? limited : { ...limited, 'a key without the scope': others };
+      wrong.push(...(await notRefused([name], credentials, isRefused)));
+      wrong.push(...(await notRefused([name], { 'a key': key({}) }, (head) => !isRefused(head))));
+    }
+  }
+  expect(wrong).toEqual([]);
+});
+
+test('a key with limits may change a webhook, but not its URL', async () => {
+  const { client } = await api.newAccount();
+  const { webhook } = await client.createWebhook({ url: 'https://hooks.example.net/a' });
+  const { key } = await client.createApiKey({ name: 'limited', addresses: ['127.0.0.1'] });
+  const update = async (change: object): Promise<number> =>
+    (await api.post('/webhook/update', { id: webhook.id, ...change }, { headers: { 'x-api-key': key.fullKey } }))
+      .status;
+  expect(await update({ url: 'https://hooks.example.net/b' })).toBe(403);
+  expect(await update({ enabled: false })).toBe(200);
+  expect((await client.listWebhooks()).webhooks).toMatchObject([
+    { url: 'https://hooks.example.net/a', enabled: false },
+  ]);
 });
 
 const lacksRight = (message: string): boolean => /lacks the scope|only accounts of the group/.test(message);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { whyBeyond, whyNoSshKeys, whyNotFrom } from '../../../src/domain/api-key.ts';
+import { whyBeyond, whyNotFrom, whyNotLasting } from '../../../src/domain/api-key.ts';
 
 const unlimited = { scopes: null, limits: { expiresAtMs: null, addresses: null } };
 
@@ -28,14 +28,14 @@ describe('an API key', () => {
     expect(whyBeyond(own, wanted)).toMatch(why);
   });
 
-  test('registers an ssh key only with "instances" and without limits, which ssh would not have', () => {
-    expect(whyNoSshKeys({ scopes: null })).toBeNull();
-    expect(whyNoSshKeys({ apiKeyId: 'k', scopes: null })).toBeNull();
-    expect(whyNoSshKeys({ apiKeyId: 'k', scopes: ['account', 'instances'] })).toBeNull();
-    expect(whyNoSshKeys({ apiKeyId: 'k', scopes: ['account'] })).toMatch(/lacks the scope "instances": use a login/);
-    expect(whyNoSshKeys({ apiKeyId: 'k', scopes: null, limits: own.limits })).toMatch(
-      /limited in time or to addresses/,
-    );
+  test('causes a lasting effect only with the scope of the effect and without limits', () => {
+    const why = (key: Parameters<typeof whyNotLasting>[0]) => whyNotLasting(key, { scope: 'instances' });
+    expect(why({ scopes: null })).toBeNull();
+    expect(why({ apiKeyId: 'k', scopes: null })).toBeNull();
+    expect(why({ apiKeyId: 'k', scopes: ['account', 'instances'] })).toBeNull();
+    expect(why({ apiKeyId: 'k', scopes: ['account'] })).toMatch(/lacks the scope "instances": use a login/);
+    for (const limits of [own.limits, { ...own.limits, addresses: null }, { ...own.limits, expiresAtMs: null }])
+      expect(why({ apiKeyId: 'k', scopes: null, limits })).toMatch(/limited in time or to addresses: use a login/);
   });
 
   test('is accepted from its addresses, and from everywhere without', () => {
