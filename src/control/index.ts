@@ -84,6 +84,7 @@ export type {
   RouteTable,
   SshBackend,
   SshIdentity,
+  SshLogin,
   RouteUpdate,
   TrafficKind,
   IdentifyCredential,

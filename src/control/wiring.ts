@@ -6,7 +6,7 @@ import { makeReadStripe } from './billing/stripe.ts';
 import { makeStatements } from './billing/statement.ts';
 import { makeUsage } from './billing/usage-report.ts';
 import { makeWebhooks } from './webhooks/webhooks.ts';
-import { makeRecordedRedeem } from './audit/recorded-redeem.ts';
+import { makeRecordedRedeem, makeRecordSshLogin } from './audit/gateway-records.ts';
 import { activeIdsOf } from '../store/tables/instance-queries.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
@@ -199,6 +199,7 @@ function accessUseCases(
       share: shares.resolve,
       onRevoked: revocations.onRevoked,
       ssh: makeSshIdentity(foundation),
+      recordSshLogin: makeRecordSshLogin(foundation),
     },
     routeTable: { follow: routeTable.follow },
   };

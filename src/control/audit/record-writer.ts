@@ -21,6 +21,10 @@ export interface AuditedRequest {
   subjects: readonly unknown[];
   requestId: string;
   credential?: AuditCredential;
+  /** Default: ID of the caller's API key or login. */
+  credentialId?: string;
+  /** Default: now. */
+  atMs?: number;
 }
 
 interface UnwrittenRecord {
@@ -82,12 +86,12 @@ export function makeRecordWriter({ store, time, log, onWritten }: RecordWriterDe
 
   return {
     async write(request) {
-      const record = { request, count: 1, atMs: time.now() };
+      const record = { request, count: 1, atMs: request.atMs ?? time.now() };
       // While the store fails, no answer waits for another failure.
       if (isFailing) return retain(record);
       await insert([record]).catch(() => retain(record));
     },
-    retain: (request, count) => retain({ request, count, atMs: time.now() }),
+    retain: (request, count) => retain({ request, count, atMs: request.atMs ?? time.now() }),
     async writeRetained() {
       while (unwritten.length > 0) {
         const some = unwritten.slice(0, WRITTEN_AT_ONCE);
@@ -109,7 +113,7 @@ async function fieldsOf(db: Db, { request, count, atMs }: UnwrittenRecord): Prom
     accountId: caller?.accountId ?? named?.id ?? '',
     username: caller?.username ?? named?.username ?? '',
     credential: given.credential ?? credential,
-    credentialId: caller?.apiKeyId ?? caller?.sessionId ?? '',
+    credentialId: given.credentialId ?? caller?.apiKeyId ?? caller?.sessionId ?? '',
     address,
     userAgent: userAgent.slice(0, MAX_USER_AGENT).replaceAll(CONTROL, ' '),
     route,

@@ -74,6 +74,8 @@ export interface GatewayRoute {
 }
 
 export interface SshIdentity {
+  /** Owner of the instance. */
+  account: { accountId: string; username: string };
   hostKey: string;
   /** Base64 blobs of the public keys. */
   keys: string[];
@@ -81,6 +83,19 @@ export interface SshIdentity {
   authorities: string[];
   /** Names of which a certificate must have one. */
   principals: string[];
+}
+
+/** Login at an ssh front, for the audit log. */
+export interface SshLogin {
+  instanceId: string;
+  /** Null: refused. */
+  account: SshIdentity['account'] | null;
+  /** `SHA256:…` of the key that the login rests on; empty: refused. */
+  fingerprint: string;
+  address: string;
+  /** The client's identification, such as `SSH-2.0-OpenSSH_9.2`. */
+  program: string;
+  atMs: number;
 }
 
 /** Engine verbs of the ssh front, called without the API: ssh sessions survive API outages. */
@@ -112,6 +127,8 @@ export interface Forwarding {
   share(token: string): Promise<OpenedPort | null>;
   /** Called at login and during sessions. Null for an unknown or released instance. */
   ssh(instanceId: string): Promise<SshIdentity | null>;
+  /** Records a login. Never rejects: while the API is away, the record waits. */
+  recordSshLogin(login: SshLogin): Promise<void>;
   /** Rejects with an `EngineFault`: `busy` without a listener, `not_found` unless running. */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Counts a request or WebSocket for idle detection, until the returned function is called. */

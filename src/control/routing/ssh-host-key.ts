@@ -35,10 +35,11 @@ export const makeSshIdentity =
     const blobsOf = (kind: SshKeyKind): string[] =>
       access.keys.filter((key) => key.kind === kind).map(({ publicKey }) => publicKey.split(' ')[1] ?? '');
     return {
+      account: access.account,
       hostKey: sshHostKey(instanceId),
       keys: blobsOf('key'),
       authorities: blobsOf('ca'),
-      principals: sshPrincipals(access.username),
+      principals: sshPrincipals(access.account.username),
     };
   };
 

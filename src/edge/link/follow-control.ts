@@ -33,6 +33,7 @@ import {
   SILENT_MS,
 } from './wire.ts';
 import { makeReporter } from './reporter.ts';
+import { makeSshLoginQueue } from './ssh-login-queue.ts';
 
 const RETRY_MS = 250;
 const ANSWER_TTL_MS = 1_000;
@@ -80,6 +81,11 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
     isConnected: () => isApiUp,
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
   });
+  const sshLogins = makeSshLoginQueue({
+    isConnected: () => isApiUp,
+    send: (login) => ask('sshLogin', login, z.null()).then(() => {}),
+    log,
+  });
   const publish = ({ accounts, instances }: Affected): void => {
     for (const accountId of accounts) revocations.publish({ accountId });
     for (const instanceId of instances) revocations.publish({ instanceId });
@@ -105,6 +111,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
       }
       resolveReady({ issuer, ownRegionId });
       reporter.sendAll();
+      void sshLogins.sendAll();
       notify({ snapshot: 'last', routes: [...routes.values()], gone });
     },
     onChange({ snapshot, routes, gone, ended }) {
@@ -151,6 +158,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
       session: answers.session,
       share: answers.share,
       ssh: answers.ssh,
+      recordSshLogin: sshLogins.add,
       redeem: (handover, visitor) => ask('redeem', { handover, visitor }, redeemAnswer),
       beginTraffic: reporter.beginTraffic,
       onRevoked: revocations.onRevoked,

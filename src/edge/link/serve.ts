@@ -22,6 +22,7 @@ import {
   redeemQuestion,
   sessionQuestion,
   shareQuestion,
+  sshLogin,
   sshQuestion,
   traffic,
   type TrafficReport,
@@ -33,7 +34,10 @@ const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 interface LinkDeps {
   path: string;
   routeTable: RouteTable;
-  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'>;
+  forwarding: Pick<
+    Forwarding,
+    'redeem' | 'session' | 'share' | 'ssh' | 'recordSshLogin' | 'beginTraffic' | 'onRevoked'
+  >;
   authenticate: IdentifyCredential;
   issuer: string;
   ownRegionId: string;
@@ -79,6 +83,9 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
     }
     case 'POST /ssh':
       return forwarding.ssh(sshQuestion.parse(await json(req)).instanceId);
+    case 'POST /sshLogin':
+      await forwarding.recordSshLogin(sshLogin.parse(await json(req)));
+      return null;
     case 'POST /traffic':
       gateways.get(gateway)?.update(traffic.parse(await json(req)));
       return null;

@@ -4,7 +4,7 @@
  * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, RegionToOpen, RouteUpdate, Log } from '../../control/index.ts';
+import type { Caller, GatewayRoute, RegionToOpen, RouteUpdate, SshLogin, Log } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, regionId, type InstanceId } from '../../domain/ids.ts';
 import type { RegionSettings } from '../../domain/region-settings.ts';
@@ -91,6 +91,15 @@ export const redeemQuestion = z.object({
   visitor: z.object({ address: z.string(), userAgent: z.string() }),
 });
 export const sshQuestion = z.object({ instanceId: z.string() });
+const account = z.object({ accountId: z.string(), username: z.string() });
+export const sshLogin = z.object({
+  instanceId: z.string(),
+  account: account.nullable(),
+  fingerprint: z.string(),
+  address: z.string(),
+  program: z.string(),
+  atMs: z.number(),
+}) satisfies z.ZodType<SshLogin>;
 
 const limits = z.object({ expiresAtMs: z.number().nullable(), addresses: z.array(z.string()).nullable() });
 export const callerAnswer = z.object({
@@ -106,6 +115,7 @@ export const redeemAnswer = z
 
 export const sshAnswer = z
   .object({
+    account,
     hostKey: z.string(),
     keys: z.array(z.string()),
     authorities: z.array(z.string()),

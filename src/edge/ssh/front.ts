@@ -5,9 +5,10 @@
 import { retry } from '../../async/retry.ts';
 import { onAbort, untilAborted, withDeadline } from '../../async/abort.ts';
 import ssh2, { type Connection } from 'ssh2';
+import { createHash } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Forwarding, InstanceNetwork, SshBackend, Log } from '../../control/index.ts';
+import type { Forwarding, InstanceNetwork, SshBackend, SshLogin, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
@@ -37,6 +38,7 @@ export interface FrontDeps {
   id: InstanceId;
   backend: SshBackend;
   access: Forwarding['ssh'];
+  recordLogin: Forwarding['recordSshLogin'];
   unauthenticated: UnauthenticatedConnections;
   limit: KeyedLimit;
   buffered: BufferedBytes;
@@ -90,9 +92,9 @@ export function startFront(deps: FrontDeps): Front {
     const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
     const sockets = makeSockets(deps, takeToken);
-    server.on('connection', (ssh) => {
+    server.on('connection', (ssh, { header }) => {
       const onLogin = sockets.onLoginOf(ssh._sock);
-      if (onLogin) clients.add(network, ssh, onLogin);
+      if (onLogin) clients.add(network, ssh, { onLogin, program: header.identRaw });
       else ssh._sock.destroy();
     });
     const onConnection = (socket: NetworkConnection): void => {
@@ -164,20 +166,25 @@ function makeClients(deps: FrontDeps) {
   /** Key of each logged-in client. */
   const loggedIn = new Map<SshClient, string>();
 
-  function add(network: InstanceNetwork, ssh: Connection, onLogin: () => void): void {
+  function add(network: InstanceNetwork, ssh: Connection, { onLogin, program }: NewClient): void {
     const client = makeSshClient({ ssh, log, instanceId: id, buffered, acquireChannel });
     const agentPath = makeAgent(client, backend, id);
+    const { address, text: connection } = connectionOf(ssh._sock);
+    const record = (made: Pick<SshLogin, 'account' | 'fingerprint'>): void =>
+      void deps.recordLogin({ instanceId: id, ...made, address, program, atMs: Date.now() });
     onAbort(client.gone, () => loggedIn.delete(client));
     authenticate({
       client,
       access: () => access(id),
-      onLogin(key) {
+      onRefused: () => record({ account: null, fingerprint: '' }),
+      onLogin(key, { account }) {
         const release = acquireClient();
         if (release === null)
           return client.end('the instance, or all instances together, have too many ssh connections');
         onAbort(client.gone, release);
         loggedIn.set(client, key);
         onLogin();
+        record({ account, fingerprint: fingerprintOf(key) });
       },
     });
     ssh.once('ready', () => {
@@ -190,7 +197,6 @@ function makeClients(deps: FrontDeps) {
           forgetSession(ssh, session);
           release();
         });
-        const connection = connectionOf(ssh._sock);
         serveSession({ client, agentPath, session, connection, backend, id, log, tryAcquire: acquireCommand });
       });
     });
@@ -244,12 +250,21 @@ function makeFailureLog({ id, log }: FrontDeps): (error: unknown) => void {
   };
 }
 
-/** Value of SSH_CONNECTION; an unknown port is 0. */
-function connectionOf(socket: Connection['_sock']): string {
+interface NewClient {
+  onLogin: () => void;
+  program: string;
+}
+
+/** Format of `ssh-keygen -l`. */
+const fingerprintOf = (key: string): string =>
+  `SHA256:${createHash('sha256').update(Buffer.from(key, 'base64')).digest('base64').replace(/=+$/, '')}`;
+
+/** `text` is the value of SSH_CONNECTION; an unknown port is 0. */
+function connectionOf(socket: Connection['_sock']): { address: string; text: string } {
   const of = (name: string): string => {
     const value: unknown = Reflect.get(socket, name);
     return typeof value === 'string' || typeof value === 'number' ? withoutMapping(String(value)) : '';
   };
   const [from, to] = [of('remoteAddress') || '0.0.0.0', of('localAddress') || '0.0.0.0'];
-  return `${from} ${of('remotePort') || '0'} ${to} ${of('localPort') || SSH_PORT}`;
+  return { address: from, text: `${from} ${of('remotePort') || '0'} ${to} ${of('localPort') || SSH_PORT}` };
 }

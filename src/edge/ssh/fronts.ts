@@ -10,6 +10,7 @@ const CHECK_EVERY_MS = 10_000;
 export interface SshFrontsDeps {
   backend: SshBackend;
   access: Forwarding['ssh'];
+  recordLogin: Forwarding['recordSshLogin'];
   log: Log;
   /** File descriptors for all instances: connections, ports and commands. */
   files: number;
@@ -23,7 +24,7 @@ export interface SshFronts {
 }
 
 export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
-  const { backend, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
+  const { backend, access, recordLogin, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
   const limits = { ...frontLimits, ...deps.limits };
   const fronts = new Map<InstanceId, Front>();
   const maxUnauthenticated = Math.min(unauthenticatedLimits.total, Math.ceil(files / 4));
@@ -45,7 +46,7 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const applyRoute = ({ instanceId: id, sshFront }: GatewayRoute): void => {
     if (!sshFront) stopFront(id);
     else if (!fronts.has(id))
-      fronts.set(id, startFront({ id, backend, access, unauthenticated, limit, buffered, limits, log }));
+      fronts.set(id, startFront({ id, backend, access, recordLogin, unauthenticated, limit, buffered, limits, log }));
   };
 
   const timer = setInterval(() => {

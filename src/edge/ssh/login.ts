@@ -1,5 +1,6 @@
 /** Authentication: user root with a key or certificate of the owner. Other logins are refused. */
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
+import { onAbort } from '../../async/abort.ts';
 import type { Forwarding, SshIdentity } from '../../control/index.ts';
 import type { SshClient } from './ssh-client.ts';
 import { acceptedCertificate, isCertificate } from './certificate.ts';
@@ -11,11 +12,14 @@ export interface SshLoginDeps {
   client: SshClient;
   access: () => ReturnType<Forwarding['ssh']>;
   /** Called with the base64 key before the client is accepted. */
-  onLogin: (key: string) => void;
+  onLogin: (key: string, identity: SshIdentity) => void;
+  /** Called once for a client that leaves after refusals alone. */
+  onRefused: () => void;
 }
 
-export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
+export function authenticate({ client, access, onLogin, onRefused }: SshLoginDeps): void {
   let tries = 0;
+  let isIn = false;
 
   /** `offered`: the key is accepted; its signature follows with the next request. */
   async function verify(request: AuthContext): Promise<'in' | 'offered' | 'refused'> {
@@ -27,7 +31,8 @@ export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
     const { signature, blob: signed } = request;
     if (signature === undefined || signed === undefined) return 'offered';
     if (!trusted.isSignedBy(signed, signature) || client.gone.aborted) return 'refused';
-    onLogin(trusted.key);
+    onLogin(trusted.key, identity);
+    isIn = !client.gone.aborted;
     return 'in';
   }
 
@@ -41,6 +46,9 @@ export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
     request.reject(['publickey']);
   }
 
+  onAbort(client.gone, () => {
+    if (!isIn && tries > 0) onRefused();
+  });
   client.ssh.on('authentication', (request) => {
     // The API is away and nothing is cached.
     reply(request).catch((error: unknown) => client.end(`the login could not be verified: ${String(error)}`));

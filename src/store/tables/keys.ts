@@ -92,7 +92,7 @@ export async function insertSshKey(tx: Db, row: KeyRows['sshKey']): Promise<KeyR
 }
 
 export interface SshAccess {
-  username: string;
+  account: { accountId: string; username: string };
   keys: Pick<KeyRows['sshKey'], 'publicKey' | 'kind'>[];
 }
 
@@ -102,14 +102,15 @@ export async function sshAccessOf(db: Db, instanceId: string): Promise<SshAccess
     .selectFrom('instance')
     .innerJoin('account', 'account.id', 'instance.ownerId')
     .leftJoin('sshKey', (join) => join.onRef('sshKey.accountId', '=', 'account.id').on('account.disabled', '=', 0))
-    .select(['account.username', 'sshKey.publicKey', 'sshKey.kind'])
+    .select(['account.id as accountId', 'account.username', 'sshKey.publicKey', 'sshKey.kind'])
     .where('instance.id', '=', instanceId)
     .where('instance.desired', '!=', 'released')
     .execute();
   const [first] = rows;
   if (!first) return null;
   const keys = rows.flatMap(({ publicKey, kind }) => (publicKey === null || kind === null ? [] : { publicKey, kind }));
-  return { username: first.username, keys };
+  const { accountId, username } = first;
+  return { account: { accountId, username }, keys };
 }
 
 /** Content of `authorized_keys`, a line per key; equal keys give equal text. */

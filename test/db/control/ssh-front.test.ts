@@ -68,6 +68,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     const fronts = makeSshFronts({
       backend: world.engine,
       access: forwarding.ssh,
+      recordLogin: forwarding.recordSshLogin,
       log,
       files: 1_000,
       checkEveryMs: 100,

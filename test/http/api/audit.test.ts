@@ -184,6 +184,22 @@ test('records what a link of the gateway opens, and the account', async () => {
   expect(JSON.stringify(records)).not.toContain(key);
 });
 
+test('records logins at the ssh server of instances, with the key and their own time', async () => {
+  const at = { instanceId, address: '192.0.2.7', program: 'SSH-2.0-OpenSSH_9.2', atMs: 1_700_000_000_000 };
+  const { recordSshLogin } = api.wired.control.forwarding;
+  const account = { accountId: aliceId, username: alice.username };
+  const records = await recorded(async () => {
+    await recordSshLogin({ ...at, account, fingerprint: 'SHA256:abc' });
+    await recordSshLogin({ ...at, account: null, fingerprint: '' });
+  });
+  const subjects = JSON.stringify([instanceId]);
+  const common = { route: 'sshLogin', subjects, address: at.address, userAgent: at.program, atMs: at.atMs };
+  expect(records).toMatchObject([
+    { ...common, outcome: 'ok', ...account, credential: 'sshKey', credentialId: 'SHA256:abc' },
+    { ...common, outcome: 'not_logged_in', accountId: '', username: '', credential: 'none' },
+  ]);
+});
+
 test('changes no row in a read of any route', async () => {
   const { store } = api.wired;
   const contents = async () => {

@@ -198,6 +198,7 @@ const unaskedForwarding: Forwarding = {
   session: unasked,
   share: unasked,
   ssh: unasked,
+  recordSshLogin: unasked,
   dial: unasked,
   beginTraffic: () => () => {},
   onRevoked: () => () => {},

@@ -105,6 +105,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
     share: async (token) => shares.get(token) ?? null,
     onRevoked: endings.onRevoked,
     ssh: async () => null,
+    recordSshLogin: async () => {},
     beginTraffic: (id, kind) => {
       const one = { id, kind, done: false };
       began.push(one);

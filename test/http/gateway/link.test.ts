@@ -8,7 +8,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Forwarding, GatewayRoute, RegionToOpen, RouteTable, RouteUpdate } from '../../../src/control/index.ts';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
-import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
+import type {
+  RevocationSubject,
+  OpenedPort,
+  SshIdentity,
+  SshLogin,
+} from '../../../src/control/routing/gateway-types.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow-control.ts';
@@ -88,6 +93,7 @@ async function api(
   const open: string[] = [];
   const began: string[] = [];
   const regionListeners = new Set<() => void>();
+  const logins: SshLogin[] = [];
   const routeTable: RouteTable = {
     async follow(tell, signal) {
       followers.add(tell);
@@ -99,7 +105,10 @@ async function api(
     },
   };
   const endings = makeRevocations();
-  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'> = {
+  const forwarding: Pick<
+    Forwarding,
+    'redeem' | 'session' | 'share' | 'ssh' | 'recordSshLogin' | 'beginTraffic' | 'onRevoked'
+  > = {
     onRevoked: endings.onRevoked,
     async session(secret) {
       asked.push(`session ${secret}`);
@@ -113,6 +122,9 @@ async function api(
     async ssh(instanceId) {
       asked.push(`ssh ${instanceId}`);
       return identities[instanceId] ?? null;
+    },
+    async recordSshLogin(login) {
+      logins.push(login);
     },
     redeem: async (handover) =>
       handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
@@ -151,7 +163,7 @@ async function api(
     regions.push(served);
     for (const listener of regionListeners) listener();
   };
-  return { link, tell, serve, asked, open, began, followers, regionListeners, ended: endings.publish };
+  return { link, tell, serve, logins, asked, open, began, followers, regionListeners, ended: endings.publish };
 }
 
 function follow(now?: () => number): Following {
@@ -174,6 +186,28 @@ test('receives all routes and changes, whichever side starts first', async () =>
   tell({ routes: [route(ONE, { running: false, status: 'Stopped' })], gone: [TWO] });
   await routeIs(following, ONE, route(ONE, { running: false, status: 'Stopped' }));
   expect(await following.forwarding.route(TWO)).toBeNull();
+});
+
+test('delivers ssh logins for the audit log, those of an outage afterwards, in order and with their times', async () => {
+  const first = await api([route(ONE)]);
+  const { ready, forwarding } = follow();
+  await ready;
+  const account = { accountId: ALICE, username: 'alice' };
+  const login = (atMs: number, more: Partial<SshLogin> = {}): SshLogin => {
+    const client = { address: '192.0.2.7', program: 'SSH-2.0-test' };
+    return { instanceId: ONE, account, fingerprint: 'SHA256:x', ...client, atMs, ...more };
+  };
+  await forwarding.recordSshLogin(login(1));
+  expect(first.logins).toEqual([login(1)]);
+  await first.link.stop();
+  await forwarding.recordSshLogin(login(2));
+  const refused = { account: null, fingerprint: '' };
+  for (let n = 0; n < 1_100; n += 1) await forwarding.recordSshLogin(login(3, refused));
+  await forwarding.recordSshLogin(login(4));
+  const { logins } = await api([route(ONE)]);
+  await expect.poll(() => logins.at(-1)).toEqual(login(4));
+  expect(logins[0]).toEqual(login(2));
+  expect(logins.filter((one) => one.account === null)).toEqual(Array(999).fill(login(3, refused)));
 });
 
 test('keeps its table during an API outage, and drops removed routes afterwards', async () => {
@@ -268,7 +302,9 @@ test('invalidates cached answers at a revocation, and publishes it', async () =>
 });
 
 test('caches ssh identities for a second, longer during an API outage, and drops deleted keys', async () => {
-  const identity = { hostKey: 'a key', keys: ['one', 'two'], authorities: ['three'], principals: ['root'] };
+  const account = { accountId: ALICE, username: 'alice' };
+  const keys = { keys: ['one', 'two'], authorities: ['three'] };
+  const identity = { account, hostKey: 'a key', ...keys, principals: ['root'] };
   const identities: Record<string, SshIdentity> = { [ONE]: identity };
   const { link, asked } = await api([route(ONE)], {}, {}, identities);
   let nowMs = 1_000_000;

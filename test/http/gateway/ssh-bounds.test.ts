@@ -193,7 +193,8 @@ test('a client that leaves during its login takes no permit', async () => {
     asked += 1;
     // Clients offer a key before signing.
     if (blocked !== null && asked % 2 === 0) await blocked;
-    return { hostKey, keys: [mine.blob], authorities: [], principals: [] };
+    const account = { accountId: 'alice', username: 'alice' };
+    return { account, hostKey, keys: [mine.blob], authorities: [], principals: [] };
   };
   // A single instance gets three of six permits.
   const fixture = await openFixture([mine], { access, files: 8 });

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { Client, utils, type ConnectConfig } from 'ssh2';
 import type { GatewayRoute, SshBackend } from '../../../src/control/index.ts';
-import type { SshIdentity } from '../../../src/control/routing/gateway-types.ts';
+import type { SshIdentity, SshLogin } from '../../../src/control/routing/gateway-types.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
@@ -56,6 +56,7 @@ export interface SshFixture {
   accepted: Set<Socket>;
   asked: { count: number };
   logged: string[];
+  recorded: SshLogin[];
   login(key: KeyPair, more?: ConnectConfig): Promise<Client>;
 }
 
@@ -86,7 +87,9 @@ export async function openFixture(
   const accepted = new Set<Socket>();
   const logged: string[] = [];
   const asked = { count: 0 };
+  const recorded: SshLogin[] = [];
   const identity: SshIdentity = {
+    account: { accountId: ALICE, username: 'alice' },
     hostKey: hostKeys(id),
     keys: keys.map(({ blob }) => blob),
     authorities: [],
@@ -183,7 +186,14 @@ export async function openFixture(
     asked.count += 1;
     return asking === id ? { ...identity } : null;
   };
-  const fronts = makeSshFronts({ backend, access, log, files: 8_192, ...more });
+  const fronts = makeSshFronts({
+    backend,
+    access,
+    recordLogin: async (login) => void recorded.push(login),
+    log,
+    files: 8_192,
+    ...more,
+  });
   const clients = new Set<Client>();
   onCleanup(async () => {
     for (const client of clients) client.destroy();
@@ -209,6 +219,7 @@ export async function openFixture(
     accepted,
     asked,
     logged,
+    recorded,
     async login(key, config = {}) {
       const client = new Client();
       clients.add(client);

@@ -6,7 +6,7 @@ import { PassThrough } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } from 'ssh2';
 import { expect, test } from 'vitest';
-import { onCleanup } from './harness.ts';
+import { ALICE, onCleanup } from './harness.ts';
 import { keyPair, openFixture, run, routeUpdate } from './ssh-fixture.ts';
 
 const mine = keyPair();
@@ -27,6 +27,28 @@ test('accepts root with a key of the account, and no other key, user or password
   await expect(fixture.login({ ...mine, private: '' }, { privateKey: undefined, password: 'x' })).rejects.toThrow(
     refused,
   );
+});
+
+test('records each login with the key, and each client that is refused once', async () => {
+  const fixture = await openFixture([mine]);
+  await fixture.login(mine, { ident: 'laptop' });
+  await expect(fixture.login(other)).rejects.toThrow();
+  await expect(fixture.login(other, { username: 'admin', password: 'x' })).rejects.toThrow();
+  const at = { instanceId: fixture.id, address: '127.0.0.1', atMs: expect.any(Number) };
+  const refused = { ...at, account: null, fingerprint: '', program: expect.stringMatching(/^SSH-2.0-/) };
+  const fingerprint = `SHA256:${createHash('sha256').update(Buffer.from(mine.blob, 'base64')).digest('base64')}`;
+  await expect
+    .poll(() => fixture.recorded)
+    .toEqual([
+      {
+        ...at,
+        account: { accountId: ALICE, username: 'alice' },
+        fingerprint: fingerprint.replace(/=+$/, ''),
+        program: 'SSH-2.0-laptop',
+      },
+      refused,
+      refused,
+    ]);
 });
 
 test('applies new and deleted keys to a running instance at once, and cuts sessions of a deleted key', async () => {

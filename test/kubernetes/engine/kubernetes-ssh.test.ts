@@ -46,11 +46,13 @@ function makeFronts(backend = fixture.engine): SshFronts {
   const made = makeSshFronts({
     backend,
     access: async (id) => ({
+      account: { accountId: spec.ownerId, username: 'alice' },
       hostKey: hostKey(id),
       keys: [user.publicKey.split(' ')[1] ?? ''],
       authorities: [],
       principals: ['root'],
     }),
+    recordLogin: async () => {},
     log,
     files: 1_000,
   });

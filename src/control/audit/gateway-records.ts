@@ -1,4 +1,4 @@
-/** Records in control what links of the gateway open: the gateway may be another process. */
+/** Records links and ssh logins in control: the gateway that serves them may be another process. */
 import { AUDIT_OK } from '../../domain/audit.ts';
 import { accountById } from '../../store/tables/accounts.ts';
 import type { InternalAccess } from '../access/access.ts';
@@ -29,3 +29,20 @@ export const makeRecordedRedeem =
     });
     return redeemed;
   };
+
+export const makeRecordSshLogin =
+  ({ audit, randomUuid }: Pick<RecordedRedeemDeps, 'audit' | 'randomUuid'>): Forwarding['recordSshLogin'] =>
+  async ({ instanceId, account, fingerprint, address, program, atMs }) =>
+    audit.record({
+      route: 'sshLogin',
+      outcome: account === null ? 'not_logged_in' : AUDIT_OK,
+      caller: account === null ? null : { ...account, sessionId: null },
+      credential: account === null ? 'none' : 'sshKey',
+      credentialId: fingerprint,
+      loginName: null,
+      address,
+      userAgent: program,
+      subjects: [instanceId],
+      requestId: randomUuid(),
+      atMs,
+    });
