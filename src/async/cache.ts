@@ -7,14 +7,15 @@ import { makeBoundedMap } from './bounded-map.ts';
 export interface CacheOptions<Value> {
   /** `previous` is the cached value, fresh or stale, unless it has expired. */
   load: (key: string, previous: Value | undefined) => Promise<Value>;
-  now: () => number;
+  /** Monotonic milliseconds. */
+  elapsed: () => number;
   /** Measured from the start of the load, so a value is never older than its TTL. */
   ttlMs: number | (() => number);
   maxEntries: number;
   /** Default: every loaded value is cached. */
   isCacheable?: (value: Value) => boolean;
-  /** End of the value, whatever the TTL. */
-  expiresAtMs?: (value: Value) => number;
+  /** Whether the value has ended by itself, whatever the TTL: by the system date, if it has one. */
+  isExpired?: (value: Value) => boolean;
   /** Allowed errors return a value of up to `maxMs` instead. Any other error drops the value. */
   staleOnError?: { isAllowed: (error: unknown) => boolean; maxMs: number };
 }
@@ -40,8 +41,8 @@ interface Entry<Value> {
 }
 
 export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
-  const { load, now, ttlMs, maxEntries, staleOnError } = options;
-  const { isCacheable = () => true, expiresAtMs = () => Infinity } = options;
+  const { load, elapsed, ttlMs, maxEntries, staleOnError } = options;
+  const { isCacheable = () => true, isExpired = () => false } = options;
   const entries = makeBoundedMap<Entry<Value>>({ maxEntries });
   const loads = new Map<string, Promise<Value>>();
   /** Grows with each invalidation. */
@@ -50,20 +51,17 @@ export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
   function within(key: string, maxAgeMs: number): Entry<Value> | undefined {
     const entry = entries.peek(key);
     if (entry === undefined) return undefined;
-    const nowMs = now();
-    const ageMs = nowMs - entry.loadedAtMs;
-    // A clock set back must not make an old value look new.
-    return ageMs >= 0 && ageMs < maxAgeMs && nowMs < expiresAtMs(entry.value) ? entry : undefined;
+    return elapsed() - entry.loadedAtMs < maxAgeMs && !isExpired(entry.value) ? entry : undefined;
   }
 
   const currentTtlMs = (): number => (typeof ttlMs === 'number' ? ttlMs : ttlMs());
   const fresh = (key: string): Entry<Value> | undefined => within(key, currentTtlMs());
 
   async function reload(key: string): Promise<Value> {
-    const loadedAtMs = now();
+    const loadedAtMs = elapsed();
     const epochBefore = epoch;
     const previous = entries.peek(key);
-    const isUsable = previous !== undefined && loadedAtMs < expiresAtMs(previous.value);
+    const isUsable = previous !== undefined && !isExpired(previous.value);
     try {
       const value = await load(key, isUsable ? previous.value : undefined);
       entries.delete(key);
@@ -107,7 +105,7 @@ export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
     },
     expireAll() {
       distrustLoads();
-      const latestMs = now() - currentTtlMs();
+      const latestMs = elapsed() - currentTtlMs();
       return Array.from(entries.entries(), ([, entry]) => {
         entry.loadedAtMs = Math.min(entry.loadedAtMs, latestMs);
         return entry.value;

@@ -23,8 +23,8 @@ export interface ObjectListOptions<T extends ApiObject> {
   cluster: Pick<Cluster, 'list' | 'watch'>;
   resource: Resource<T>;
   labelSelector: string;
-  /** Default: milliseconds of the system's clock. */
-  now?: (() => number) | undefined;
+  /** Monotonic milliseconds. */
+  elapsed?: (() => number) | undefined;
   stopping?: AbortSignal | undefined;
 }
 
@@ -32,7 +32,7 @@ export function makeObjectList<T extends ApiObject>({
   cluster,
   resource,
   labelSelector,
-  now = Date.now,
+  elapsed = () => performance.now(),
   stopping = new AbortController().signal,
 }: ObjectListOptions<T>): ObjectList<T> {
   let watch: Subscription | undefined;
@@ -48,7 +48,7 @@ export function makeObjectList<T extends ApiObject>({
   const cache = makeCache<{ items: T[]; isFollowed: boolean }>({
     // A thousand launches change the list a thousand times while it is read once.
     load: makeSharedCalls(load),
-    now,
+    elapsed,
     ttlMs: AGE_MS,
     maxEntries: 1,
     isCacheable: (loaded) => loaded.isFollowed,

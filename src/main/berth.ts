@@ -49,9 +49,9 @@ let stop: (() => Promise<void>) | null = null;
 // Before the start: the first process of a container ignores signals that it does not handle.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   process.on(signal, () => {
-    if (endingSinceMs > 0 && Date.now() - endingSinceMs > ECHO_MS) process.exit(1);
+    if (endingSinceMs > 0 && performance.now() - endingSinceMs > ECHO_MS) process.exit(1);
     if (endingSinceMs > 0) return;
-    endingSinceMs = Date.now();
+    endingSinceMs = performance.now();
     if (stop === null) {
       log.info({ signal }, 'stopped while starting');
       process.exit(0);

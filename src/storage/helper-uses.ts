@@ -7,16 +7,16 @@ export interface HelperUses {
   forget(name: string): void;
 }
 
-export function makeHelperUses({ idleMs, now }: { idleMs: number; now: () => number }): HelperUses {
+export function makeHelperUses({ idleMs, elapsed }: { idleMs: number; elapsed: () => number }): HelperUses {
   const uses = new Map<string, { running: number; lastMs: number }>();
   return {
     async during(name, open) {
-      const use = uses.get(name) ?? { running: 0, lastMs: now() };
+      const use = uses.get(name) ?? { running: 0, lastMs: elapsed() };
       uses.set(name, use);
       use.running += 1;
       const leave = (): void => {
         use.running -= 1;
-        use.lastMs = now();
+        use.lastMs = elapsed();
       };
       try {
         const opened = await open();
@@ -29,7 +29,7 @@ export function makeHelperUses({ idleMs, now }: { idleMs: number; now: () => num
     },
     isIdle(name) {
       const use = uses.get(name);
-      return use === undefined || (use.running === 0 && now() - use.lastMs >= idleMs);
+      return use === undefined || (use.running === 0 && elapsed() - use.lastMs >= idleMs);
     },
     forget: (name) => void uses.delete(name),
   };

@@ -13,6 +13,7 @@ import {
   contractRunsInBrowsers,
   controlTakesItsTime,
   domainIsPure,
+  durationsAreMonotonic,
   environmentOnlyInMain,
   nothingSkippedInSilence,
   parse,
@@ -183,6 +184,18 @@ const rules: Record<string, HouseRule> = {
       { path: 'src/control/a.ts', text: 'time.now(); time.after(5, a); const b = { setTimeout: 1 };' },
       { path: 'src/control/base/time.ts', text: 'setTimeout(a, 1);' },
       { path: 'src/edge/a.ts', text: 'Date.now();' },
+    ],
+  },
+  'durations are measured by the monotonic clock': {
+    rule: durationsAreMonotonic,
+    bad: [
+      { path: 'src/edge/a.ts', text: 'const beganMs = Date.now();' },
+      { path: 'src/storage/a.ts', text: 'function make({ now = Date.now }) {}' },
+    ],
+    good: [
+      { path: 'src/edge/a.ts', text: 'const beganMs = performance.now();' },
+      { path: 'src/edge/at-time.ts', text: 'Date.now();' },
+      { path: 'src/store/migrations/0001-a.ts', text: 'Date.now();' },
     ],
   },
   'the contract runs in browsers': {

@@ -260,6 +260,34 @@ export const controlTakesItsTime: Rule = (file) => {
   return wrong;
 };
 
+/** Reads of the system date: each is stored, shown, or compared with a date of another program. */
+const systemDateIn = new Set([
+  'src/control/base/time.ts',
+  'src/edge/at-time.ts',
+  'src/edge/link/follow-control.ts',
+  'src/edge/ssh/login.ts',
+  'src/engines/docker/usage/usage.ts',
+  'src/engines/kubernetes/cluster-usage.ts',
+  'src/engines/kubernetes/file-refresh.ts',
+  'src/engines/kubernetes/instance-starts.ts',
+  'src/engines/kubernetes/owned-objects.ts',
+  'src/engines/simulated/clock.ts',
+  'src/main/first-run.ts',
+  'src/store/db/migrate.ts',
+]);
+
+/** An operator or NTP sets the system date, either way: it measures no duration. */
+export const durationsAreMonotonic: Rule = (file) => {
+  if (!file.path.startsWith('src/') || systemDateIn.has(file.path) || file.path.includes('/migrations/')) return [];
+  const wrong: string[] = [];
+  for (const { node } of walk(file.program)) {
+    const whole = `${nameOf(node['object']) ?? ''}.${nameOf(node['property']) ?? ''}`;
+    if (node.type === 'MemberExpression' && whole === 'Date.now')
+      wrong.push(`${file.lineAt(node.start)}: reads the system date; performance.now() measures durations`);
+  }
+  return wrong;
+};
+
 /** The console uses the contract too: nothing of Node in it. */
 export const contractRunsInBrowsers: Rule = (file) => {
   if (moduleOf(file.path) !== 'contract') return [];

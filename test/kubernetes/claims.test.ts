@@ -141,7 +141,7 @@ describe('a claim', () => {
 describe('files of a claim', () => {
   test('are served by a Pod that ends when it is idle', async () => {
     let nowMs = 0;
-    const fixture = makeClaimFixture(cluster, { filesIdleMs: 60_000, now: () => nowMs });
+    const fixture = makeClaimFixture(cluster, { filesIdleMs: 60_000, elapsed: () => nowMs });
     const { storage } = fixture;
     const disk = await withDisk(fixture);
     const files = await storage.files(disk);

@@ -30,6 +30,7 @@ export const lockOwnAccount = async (tx: Db, accountId: string): Promise<Account
 };
 
 export interface CredentialDeps extends WriteDeps {
+  time: Pick<Time, 'now' | 'elapsed'>;
   randomBytes: RandomBytes;
 }
 
@@ -75,7 +76,7 @@ export interface Callers {
 
 export const makeCallers = (deps: {
   store: Store;
-  time: Pick<Time, 'now'>;
+  time: Pick<Time, 'now' | 'elapsed'>;
   tokens: Tokens;
   log: Pick<Log, 'warn'>;
 }): Callers => {
@@ -94,7 +95,7 @@ export const makeCallers = (deps: {
   };
 
   const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({
-    now: time.now,
+    time,
     maxEntries: MAX_CACHED,
     async verify(token, before) {
       // A cached token needs no second signature check, only one of its login.
@@ -109,7 +110,7 @@ export const makeCallers = (deps: {
   });
 
   const byKey = makeVerifiedCache<Caller>({
-    now: time.now,
+    time,
     maxEntries: MAX_CACHED,
     async verify(key) {
       const nowMs = time.now();

@@ -78,7 +78,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
   };
 
   const known = makeVerifiedCache<GatewaySession>({
-    now: time.now,
+    time,
     maxEntries: MAX_CACHED,
     async verify(secret) {
       const grant = SECRET.test(secret)

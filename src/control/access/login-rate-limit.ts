@@ -1,5 +1,6 @@
 /**
  * Leaky buckets of wrong passwords, per account name and per address, and of logins, per account.
+ * By the monotonic clock: a system date that is set back would lock accounts out for as long.
  * An address with an earlier login of a name has a bucket of its own for wrong passwords, so that
  * an attacker can't lock out the owner.
  */
@@ -19,15 +20,15 @@ const loginsPerName: Limit = { burst: 30, forgiveMs: 2_000 };
 /** Bounds the memory; in a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
 
-export const makeBuckets = (limit: Limit, now: () => number) => {
+export const makeBuckets = (limit: Limit, elapsed: () => number) => {
   /** When the bucket will be empty: failures × forgiveMs ahead of the clock. */
   const emptyAtMs = makeBoundedMap<number>({ maxEntries: MAX_REMEMBERED });
-  const debtMs = (key: string) => Math.max(0, (emptyAtMs.peek(key) ?? 0) - now());
+  const debtMs = (key: string) => Math.max(0, (emptyAtMs.peek(key) ?? 0) - elapsed());
   return {
     waitMs: (key: string) => Math.max(0, debtMs(key) - (limit.burst - 1) * limit.forgiveMs),
     /** Concurrent failures never fill a bucket beyond its burst. */
     fill(key: string): void {
-      emptyAtMs.set(key, now() + Math.min(debtMs(key) + limit.forgiveMs, limit.burst * limit.forgiveMs));
+      emptyAtMs.set(key, elapsed() + Math.min(debtMs(key) + limit.forgiveMs, limit.burst * limit.forgiveMs));
     },
     get size() {
       return emptyAtMs.size;
@@ -44,10 +45,10 @@ export interface LoginRateLimit {
   readonly size: number;
 }
 
-export const makeLoginRateLimit = ({ now }: Pick<Time, 'now'>): LoginRateLimit => {
-  const names = makeBuckets(perName, now);
-  const addresses = makeBuckets(perAddress, now);
-  const logins = makeBuckets(loginsPerName, now);
+export const makeLoginRateLimit = ({ elapsed }: Pick<Time, 'elapsed'>): LoginRateLimit => {
+  const names = makeBuckets(perName, elapsed);
+  const addresses = makeBuckets(perAddress, elapsed);
+  const logins = makeBuckets(loginsPerName, elapsed);
   const loggedInFrom = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
   const pair = (name: string, bucket: string) => `${name}\n${bucket}`;
   const nameKey = (name: string, from: string | null) => {

@@ -46,7 +46,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
   });
 
   const known = makeVerifiedCache<OpenedPort & { shareId: string }>({
-    now: time.now,
+    time,
     maxEntries: MAX_CACHED,
     async verify(token) {
       const share = SECRET.test(token) ? await activeShare(store.read, sha256Hex(token), time.now()) : undefined;

@@ -14,6 +14,7 @@ import {
 } from '../../store/tables/signing-keys.ts';
 import { parseSigningKey } from '../../store/tables/json-schemas.ts';
 import type { Seal } from '../base/seal.ts';
+import type { Time } from '../base/time.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 
@@ -56,7 +57,11 @@ const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
 const sealContext = (kid: string): string => `signing key ${kid}`;
 
-type RingDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes; seal: Seal };
+type RingDeps = Pick<WriteDeps, 'store'> & {
+  time: Pick<Time, 'now' | 'elapsed'>;
+  randomBytes: RandomBytes;
+  seal: Seal;
+};
 
 export const makeSigningRing = (deps: RingDeps): SigningRing => {
   const { store, time, seal } = deps;
@@ -72,9 +77,9 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
   };
 
   const read = async (): Promise<void> => {
-    const atMs = time.now();
+    const atMs = time.elapsed();
     const currentId = await currentSigningKeyId(store.read);
-    const rows = await signingKeysSince(store.read, atMs - lifeMs);
+    const rows = await signingKeysSince(store.read, time.now() - lifeMs);
     const publicKeys = new Map<string, { key: KeyObject; untilMs: number }>();
     for (const row of rows) {
       const untilMs = row.retiredAtMs === null ? Infinity : row.retiredAtMs + lifeMs;
@@ -127,8 +132,7 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     },
 
     async verifier(kid) {
-      const sinceReadMs = time.now() - readAtMs;
-      if (!ring.publicKeys.has(kid) && (sinceReadMs < 0 || sinceReadMs >= RELOAD_EVERY_MS)) await reload();
+      if (!ring.publicKeys.has(kid) && time.elapsed() - readAtMs >= RELOAD_EVERY_MS) await reload();
       const found = ring.publicKeys.get(kid);
       return found && time.now() < found.untilMs ? found.key : null;
     },

@@ -4,6 +4,7 @@
  * process revokes, it invalidates at once.
  */
 import { makeCache } from '../../async/cache.ts';
+import type { Time } from '../base/time.ts';
 
 export interface Verified<Subject> {
   subject: Subject;
@@ -24,20 +25,20 @@ export interface VerifiedCache<Subject> {
 const FRESH_MS = 1_000;
 
 export function makeVerifiedCache<Subject>(deps: {
-  now: () => number;
+  time: Pick<Time, 'now' | 'elapsed'>;
   maxEntries: number;
   /** `cached` is the earlier result, unless it has expired. */
   verify: (credential: string, cached: Subject | null) => Promise<Verified<Subject> | null>;
 }): VerifiedCache<Subject> {
-  const { now, maxEntries, verify } = deps;
+  const { time, maxEntries, verify } = deps;
   const cache = makeCache<Verified<Subject> | null>({
     load: (credential, previous) => verify(credential, previous?.subject ?? null),
-    now,
+    elapsed: time.elapsed,
     ttlMs: FRESH_MS,
     maxEntries,
     // Guessed credentials must not evict valid ones.
     isCacheable: (verified) => verified !== null,
-    expiresAtMs: (verified) => verified?.expiresAtMs ?? 0,
+    isExpired: (verified) => time.now() >= (verified?.expiresAtMs ?? 0),
   });
   const fresh = (credential: string): Subject | null => cache.peek(credential)?.subject ?? null;
   return {

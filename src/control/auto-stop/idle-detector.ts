@@ -113,11 +113,11 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     entry.signals = read.map((signal) =>
       signal.atMs > 0 ? signal : (fresh.find(({ name }) => name === signal.name) ?? signal),
     );
-    const nowMs = time.now();
+    const [nowMs, assessedMs] = [time.now(), time.elapsed()];
     const watch = entry.verdict?.watch ?? noIdleWatch;
     const verdict = assessIdleness({ policy, required, limits }, watch, entry.signals, nowMs);
     if (verdict.action === 'warn') await warn(instance, verdict);
-    if (verdict.action === 'stop') await stop(instance, policy, verdict, nowMs);
+    if (verdict.action === 'stop') await stop(instance, policy, verdict, { nowMs, assessedMs });
     entry.verdict = verdict;
     const { willStopAtMs } = verdict;
     // The stop happens at the announced time, not at the next regular check.
@@ -196,7 +196,7 @@ function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetect
     instance: Instance,
     policy: IdlePolicy,
     { idleSinceMs }: IdleVerdict,
-    assessedAtMs: number,
+    { nowMs: assessedAtMs, assessedMs }: { nowMs: number; assessedMs: number },
   ): Promise<void> => {
     const seconds = Math.round((assessedAtMs - (idleSinceMs ?? assessedAtMs)) / 1000);
     const because = `nothing has used the instance for ${seconds} s; its idle stop is after ${Math.round(policy.afterMs / 1000)} s`;
@@ -204,7 +204,7 @@ function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetect
       const isSameRun = current.observed.status === 'Running' && watchedAs(current) === watchedAs(instance);
       // A request after the assessment is in no signal yet.
       const isQuiet =
-        traffic.of(current.id, ['use']).lastMs < assessedAtMs && current.stopPolicy.keepAliveUntilMs <= nowMs;
+        traffic.of(current.id, ['use']).lastMs < assessedMs && current.stopPolicy.keepAliveUntilMs <= nowMs;
       return isSameRun && isQuiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
   };

@@ -53,11 +53,12 @@ export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
       // Open notebook pages poll forever; the server reports real use. Other software does not.
       const vouches = (await kernels()) !== 'none';
       const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
+      const quietMs = inside.time.elapsed() - lastMs;
       return {
         atMs,
         inUse: open + direct.length > 0,
-        usedAtMs: Math.min(lastMs, atMs),
-        text: httpText(open, direct, lastMs, atMs),
+        usedAtMs: Math.max(0, Math.ceil(atMs - quietMs)),
+        text: httpText(open, direct, quietMs),
       };
     },
     async gpu() {
@@ -104,18 +105,18 @@ function signalOfNotebook(
   const { busy, lastMs, count } = answer;
   // The notebook uses the instance's clock.
   const usedAtMs = Math.min(lastMs, atMs);
-  const text = count === 0 ? `no ${what} is open` : `a ${what} was used ${ago(usedAtMs, atMs)}`;
+  const text = count === 0 ? `no ${what} is open` : `a ${what} was used ${ago(atMs - usedAtMs)}`;
   return { atMs, inUse: busy !== null, usedAtMs, text: busy ?? text };
 }
 
-function httpText(open: number, direct: readonly Connection[], lastMs: number, atMs: number): string {
+function httpText(open: number, direct: readonly Connection[], quietMs: number): string {
   const [first] = direct;
   if (open > 0)
     return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;
   if (first) return `a connection to port ${first.port} is open`;
-  return lastMs === 0
+  return quietMs === Infinity
     ? 'no request came through the gateway'
-    : `the last data came through the gateway ${ago(lastMs, atMs)}`;
+    : `the last data came through the gateway ${ago(quietMs)}`;
 }
 
-const ago = (thenMs: number, nowMs: number): string => `${Math.max(0, Math.round((nowMs - thenMs) / 1000))} s ago`;
+const ago = (ms: number): string => `${Math.max(0, Math.round(ms / 1000))} s ago`;

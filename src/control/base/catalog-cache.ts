@@ -38,6 +38,6 @@ export function makeCatalogCache({ store, time }: { store: Store; time: Time }):
       regions: new Map(regions.map((counted) => [counted.region.id, counted])),
     };
   };
-  const cache = makeCache({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: 1 });
+  const cache = makeCache({ load, elapsed: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: 1 });
   return { readCatalog: () => cache.get('catalog'), forgetCatalog: () => cache.invalidateKey('catalog') };
 }

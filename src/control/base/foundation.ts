@@ -129,7 +129,7 @@ export function makeFoundation(given: ControlDeps) {
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),
     metering: makeMetering({ ...given, isBilled: given.isBilled ?? true }),
     variables: makeVariables({ seal, regions: given.regions }),
-    traffic: makeTraffic(given.time.now),
+    traffic: makeTraffic(given.time.elapsed),
   };
   const routes = makeRoutes(base);
   const routeTable = makeRouteTable(base);

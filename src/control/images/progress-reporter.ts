@@ -13,10 +13,10 @@ export interface ProgressReporter {
 }
 
 export function makeProgressReporter(
-  now: () => number,
+  elapsed: () => number,
   write: (message: string, progress: Progress) => Promise<unknown>,
 ): ProgressReporter {
-  let lastWriteMs = 0;
+  let lastWriteMs = -Infinity;
   let last: Progress | null = null;
   let writing: Promise<unknown> = Promise.resolve();
   // An engine may report an aborted call, which must not overwrite later state.
@@ -25,8 +25,8 @@ export function makeProgressReporter(
     onProgress({ text, ...progress }) {
       if (finished) return;
       last = progress;
-      if (now() - lastWriteMs < INTERVAL_MS) return;
-      lastWriteMs = now();
+      if (elapsed() - lastWriteMs < INTERVAL_MS) return;
+      lastWriteMs = elapsed();
       writing = writing.then(() => write(`${text} ${amountOf(progress)}`, progress)).catch(() => {});
     },
     async finish() {
@@ -39,7 +39,7 @@ export function makeProgressReporter(
 
 /** Reports the progress of a pull or push to an instance. */
 export const makeInstanceProgressReporter = (
-  now: () => number,
+  elapsed: () => number,
   write: (observed: Partial<Observed>) => Promise<void>,
 ): ProgressReporter =>
-  makeProgressReporter(now, (message, progress) => write({ message, progress, ...diagnosisFields('', '') }));
+  makeProgressReporter(elapsed, (message, progress) => write({ message, progress, ...diagnosisFields('', '') }));

@@ -108,7 +108,7 @@ async function push(work: Work): Promise<void> {
   const { leased, drivers, store, time } = work;
   const { engine, archiveCredentials } = drivers;
   const { ref } = leased.row;
-  const reporter = makeProgressReporter(time.now, (stateText, progress) => {
+  const reporter = makeProgressReporter(time.elapsed, (stateText, progress) => {
     const operation = operationOf(leased.row, (operation) => beginStage(operation, 'Archive', time.now(), progress));
     return store.write((tx) => writeReconciledImage(tx, guardOf(work), { stateText, operation }));
   });

@@ -68,7 +68,7 @@ async function ensureImage(
   const { deps, drivers } = context;
   let state = start;
   const phase = 'DownloadImage';
-  const reporter = makeInstanceProgressReporter(deps.time.now, async (progress) => {
+  const reporter = makeInstanceProgressReporter(deps.time.elapsed, async (progress) => {
     const status = nextStatus(state.instance.observed.status, 'pull');
     state = await writeObservation(context, state, { observed: { ...show, status, phase, ...progress } });
   });

@@ -28,7 +28,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   const { store, regions, time, changes, stopping } = deps;
   /** Silent checks in a row. */
   const silent = new Map<string, number>();
-  /** Of an instance that ends first, nobody takes the answer. */
+  /** Bounded: nobody takes the answer of an instance that ends first. */
   const found = makeBoundedMap<boolean>({ maxEntries: MAX_ANSWERS });
   let cursor = '';
   let roundFromMs = -Infinity;

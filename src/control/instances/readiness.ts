@@ -126,11 +126,11 @@ const probeTargetOf = ({ deps, drivers, signal }: ReconcileContext, { id }: Inst
 async function answersWithin(context: ReconcileContext, instance: Instance, patienceMs: number): Promise<boolean> {
   const { deps, signal } = context;
   const target = probeTargetOf(context, instance);
-  const beganMs = deps.time.now();
-  const waitedMs = beganMs - instance.requestedAtMs;
+  const beganMs = deps.time.elapsed();
+  const waitedMs = deps.time.now() - instance.requestedAtMs;
   for (
     let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs * POLL_SHARE));
-    deps.time.now() - beganMs < patienceMs;
+    deps.time.elapsed() - beganMs < patienceMs;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {
     const answer = await answersSsh(target);

@@ -181,7 +181,7 @@ async function pushRoot(
   const { engine, archiveCredentials } = context.drivers;
   let state = start;
   let fault: EngineFault | null = null;
-  const reporter = makeInstanceProgressReporter(context.deps.time.now, async (progress) => {
+  const reporter = makeInstanceProgressReporter(context.deps.time.elapsed, async (progress) => {
     state = await writeObservation(context, state, { observed: { phase: 'Archiving', ...progress } });
   });
   try {

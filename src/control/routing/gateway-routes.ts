@@ -62,7 +62,12 @@ export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps):
     if (!row) return { route: null, engine: null };
     return { route: gatewayRouteOf(row, notebookTokens), engine: regions.of(row.regionId).engine };
   };
-  const cache = makeCache<CachedRoute>({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: MAX_CACHED });
+  const cache = makeCache<CachedRoute>({
+    load,
+    elapsed: () => time.elapsed(),
+    ttlMs: FRESH_MS,
+    maxEntries: MAX_CACHED,
+  });
 
   const engineOf = async (id: InstanceId): Promise<Engine> => {
     const { engine } = await cache.get(id);

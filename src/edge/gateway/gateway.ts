@@ -77,7 +77,7 @@ export interface GatewayDeps {
   /** Folder with the scripts of JupyterLab; null: notebooks serve their own. */
   toolsFolder?: string | null | undefined;
   limits?: Partial<GatewayLimits> | undefined;
-  now?: (() => number) | undefined;
+  elapsed?: (() => number) | undefined;
 }
 
 /** An authorized request with a slot of its instance's concurrency limit. */
@@ -103,7 +103,7 @@ export const makeGateway = (deps: GatewayDeps): Gateway => new Gateway(deps);
 export class Gateway {
   readonly #deps: GatewayDeps;
   readonly #limits: GatewayLimits;
-  readonly #now: () => number;
+  readonly #elapsed: () => number;
   readonly #isTrusted: AddressMatcher;
   readonly #publicOrigin: { origin: string; scheme: string } | null;
   readonly #portDomain: string | null;
@@ -124,7 +124,7 @@ export class Gateway {
   constructor(deps: GatewayDeps) {
     this.#deps = deps;
     this.#limits = { ...defaultGatewayLimits, ...deps.limits };
-    this.#now = deps.now ?? Date.now;
+    this.#elapsed = deps.elapsed ?? (() => performance.now());
     const { forwarding, authenticate } = deps;
     const apiOrigin = new URL(deps.apiOrigin).origin;
     this.#isTrusted = makeAddressMatcher(deps.trustedProxies ?? []);
@@ -135,13 +135,13 @@ export class Gateway {
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
-      now: this.#now,
+      elapsed: this.#elapsed,
     });
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
-    this.#idle = new IdleTimeouts([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
+    this.#idle = new IdleTimeouts([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#elapsed);
     this.#labAssets = new LabAssets({
       folder: deps.toolsFolder ?? null,
-      now: this.#now,
+      elapsed: this.#elapsed,
       idle: this.#idle,
       clientIdleMs,
     });

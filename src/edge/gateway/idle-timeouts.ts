@@ -17,12 +17,12 @@ const LONGEST_PAUSE_MS = 5_000;
 
 export class IdleTimeouts {
   readonly #all = new SwapRemoveList<IdleWatched>();
-  readonly #now: () => number;
+  readonly #elapsed: () => number;
   readonly #timer: NodeJS.Timeout | null = null;
 
   /** `limitsMs`: all configured limits; without any, no timer runs. */
-  constructor(limitsMs: readonly number[], now: () => number) {
-    this.#now = now;
+  constructor(limitsMs: readonly number[], elapsed: () => number) {
+    this.#elapsed = elapsed;
     const shortestMs = Math.min(...limitsMs.filter((ms) => ms > 0));
     if (shortestMs === Infinity) return;
     this.#timer = setInterval(() => this.look(), Math.min(LONGEST_PAUSE_MS, shortestMs / LOOKS_IN_A_LIMIT));
@@ -42,7 +42,7 @@ export class IdleTimeouts {
   }
 
   look(): void {
-    const nowMs = this.#now();
+    const nowMs = this.#elapsed();
     for (const one of this.#all.all()) {
       if (one.at < 0) continue;
       const moves = one.moves();

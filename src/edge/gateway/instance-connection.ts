@@ -17,7 +17,7 @@ export interface ConnectionDeps {
   maxHeaderBytes: number;
   /** Default idle time when the instance announces none. */
   idleMs: number;
-  now: () => number;
+  elapsed: () => number;
   onIdle: (connection: InstanceConnection) => void;
   onGone: (connection: InstanceConnection) => void;
 }
@@ -88,7 +88,7 @@ export class InstanceConnection implements ResponseSink {
   }
 
   isGood(): boolean {
-    return !this.#stream.destroyed && this.#deps.now() < this.#untilMs;
+    return !this.#stream.destroyed && this.#deps.elapsed() < this.#untilMs;
   }
 
   destroy(error?: Error): void {
@@ -137,7 +137,7 @@ export class InstanceConnection implements ResponseSink {
       return;
     }
     this.served += 1;
-    this.#untilMs = this.#deps.now() + this.#idleMs;
+    this.#untilMs = this.#deps.elapsed() + this.#idleMs;
     if (this.#stream.isPaused()) this.#stream.resume();
     this.#deps.onIdle(this);
   }

@@ -23,14 +23,14 @@ export class InstancePools {
   readonly #active = new Map<InstanceId, number>();
   readonly #dial: Forwarding['dial'];
   readonly #limits: GatewayLimits;
-  readonly #now: () => number;
+  readonly #elapsed: () => number;
   readonly #stopping = new AbortController();
   readonly #sweep: NodeJS.Timeout;
 
-  constructor(deps: { dial: Forwarding['dial']; limits: GatewayLimits; now: () => number }) {
+  constructor(deps: { dial: Forwarding['dial']; limits: GatewayLimits; elapsed: () => number }) {
     this.#dial = deps.dial;
     this.#limits = deps.limits;
-    this.#now = deps.now;
+    this.#elapsed = deps.elapsed;
     const { idlePoolMs, idleConnectionMs } = deps.limits;
     this.#sweep = setInterval(() => this.#closeIdle(), Math.max(50, Math.min(idlePoolMs, idleConnectionMs) / 2));
     this.#sweep.unref();
@@ -47,7 +47,7 @@ export class InstancePools {
         dial: (pool) => this.#dialPatiently(pool),
         maxHeaderBytes: this.#limits.maxHeaderBytes,
         idleMs: this.#limits.idleConnectionMs,
-        now: this.#now,
+        elapsed: this.#elapsed,
       });
       ports.set(port, entry);
     }
@@ -60,7 +60,7 @@ export class InstancePools {
 
   release(entry: PortPool): void {
     entry.active -= 1;
-    entry.usedAtMs = this.#now();
+    entry.usedAtMs = this.#elapsed();
     const left = (this.#active.get(entry.instanceId) ?? 1) - 1;
     if (left === 0) this.#active.delete(entry.instanceId);
     else this.#active.set(entry.instanceId, left);
@@ -88,8 +88,8 @@ export class InstancePools {
         throw new Error('the gateway is stopping');
       } catch (error) {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
-        entry.closedSinceMs ??= this.#now();
-        const closedMs = this.#now() - entry.closedSinceMs;
+        entry.closedSinceMs ??= this.#elapsed();
+        const closedMs = this.#elapsed() - entry.closedSinceMs;
         const leftMs = patienceMs - closedMs;
         if (leftMs <= 0) throw error;
         const waitMs = Math.min(Math.max(SHORTEST_WAIT_MS, closedMs / 10), LONGEST_WAIT_MS);
@@ -117,7 +117,7 @@ export class InstancePools {
   }
 
   #closeIdle(): void {
-    const before = this.#now() - this.#limits.idlePoolMs;
+    const before = this.#elapsed() - this.#limits.idlePoolMs;
     for (const entry of this.#all()) {
       if (entry.active === 0 && entry.usedAtMs <= before) this.#close(entry);
       else entry.closeOld();
@@ -155,7 +155,7 @@ export class PortPool {
   ) {
     this.instanceId = instanceId;
     this.port = port;
-    this.usedAtMs = deps.now();
+    this.usedAtMs = deps.elapsed();
     this.#dial = deps.dial;
     this.#deps = {
       ...deps,

@@ -35,23 +35,23 @@ const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() 
 
 export interface LabAssetsDeps {
   folder: string | null;
-  now: () => number;
+  elapsed: () => number;
   idle: IdleTimeouts;
   clientIdleMs: number;
 }
 
 export class LabAssets {
   readonly #folder: string | null;
-  readonly #now: () => number;
+  readonly #elapsed: () => number;
   readonly #idle: IdleTimeouts;
   readonly #clientIdleMs: number;
   #builds: ReadonlyMap<string, Build> = new Map();
   #readAtMs = -Infinity;
   #reading: Promise<void> = Promise.resolve();
 
-  constructor({ folder, now, idle, clientIdleMs }: LabAssetsDeps) {
+  constructor({ folder, elapsed, idle, clientIdleMs }: LabAssetsDeps) {
     this.#folder = folder;
-    this.#now = now;
+    this.#elapsed = elapsed;
     this.#idle = idle;
     this.#clientIdleMs = clientIdleMs;
   }
@@ -94,7 +94,7 @@ export class LabAssets {
   }
 
   #reread(): Promise<void> {
-    const nowMs = this.#now();
+    const nowMs = this.#elapsed();
     if (this.#folder !== null && nowMs - this.#readAtMs >= REREAD_MS) {
       this.#readAtMs = nowMs;
       this.#reading = this.#read(join(this.#folder, 'versions'));

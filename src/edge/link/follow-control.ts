@@ -42,10 +42,18 @@ const MAX_STALE_MS = 24 * 3_600_000;
 const MAX_CACHED = 10_000;
 const REQUEST_MS = 5_000;
 
+interface LinkTime {
+  /** Epoch milliseconds of the system date: for the ends of what is cached. */
+  now(): number;
+  /** Monotonic milliseconds. */
+  elapsed(): number;
+}
+const systemTime: LinkTime = { now: () => Date.now(), elapsed: () => performance.now() };
+
 export interface FollowDeps {
   path: string;
   log: Log;
-  now?: () => number;
+  time?: LinkTime;
 }
 
 export interface Following {
@@ -64,7 +72,7 @@ export interface Following {
   stop(): Promise<void>;
 }
 
-export function followLink({ path, log, now = Date.now }: FollowDeps): Following {
+export function followLink({ path, log, time = systemTime }: FollowDeps): Following {
   const ending = new AbortController();
   const api = makeLinkClient({
     socketPath: path,
@@ -76,7 +84,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
   const revocations = makeRevocations();
   let isApiUp = false;
 
-  const answers = makeAnswers({ ask, now, isApiUp: () => isApiUp });
+  const answers = makeAnswers({ ask, time, isApiUp: () => isApiUp });
   const reporter = makeReporter({
     isConnected: () => isApiUp,
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
@@ -178,14 +186,14 @@ interface Affected {
 }
 
 /** Caches answers of the API: fresh for a second, or valid for a day while the API is away. */
-function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApiUp: () => boolean }) {
+function makeAnswers({ ask, time, isApiUp }: { ask: Ask; time: LinkTime; isApiUp: () => boolean }) {
   const cache = <Answer extends { limits?: KeyLimits } | object | null>(
     load: (question: string) => Promise<Answer>,
   ): Cache<Answer> =>
     makeCache({
       load,
-      now,
-      expiresAtMs: (answer) => (answer && 'limits' in answer && answer.limits?.expiresAtMs) || Infinity,
+      elapsed: time.elapsed,
+      isExpired: (answer) => time.now() >= ((answer && 'limits' in answer && answer.limits?.expiresAtMs) || Infinity),
       ttlMs: () => (isApiUp() ? ANSWER_TTL_MS : MAX_STALE_MS),
       maxEntries: MAX_CACHED,
       // Guessed secrets must not evict valid ones.
@@ -209,7 +217,7 @@ function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApi
     async share(token: string) {
       const share = await shares.get(token);
       // A cached share may outlive its link.
-      return share !== null && share.expiresAtMs > now() ? share : null;
+      return share !== null && share.expiresAtMs > time.now() ? share : null;
     },
     /** Drops answers about accounts and instances with a revocation. */
     invalidate({ accounts, instances }: Affected): void {

@@ -67,8 +67,8 @@ export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }
   const timer = setInterval(() => {
     // Covers clients that send nothing.
     checkUnread();
-    exchangingSinceMs = isExchangingKeys(ssh) ? (exchangingSinceMs ?? Date.now()) : null;
-    if (exchangingSinceMs !== null && Date.now() - exchangingSinceMs > KEY_EXCHANGE_MS)
+    exchangingSinceMs = isExchangingKeys(ssh) ? (exchangingSinceMs ?? performance.now()) : null;
+    if (exchangingSinceMs !== null && performance.now() - exchangingSinceMs > KEY_EXCHANGE_MS)
       end('the client did not finish an exchange of keys');
   }, CHECK_MS);
   timer.unref();

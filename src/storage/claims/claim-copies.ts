@@ -23,7 +23,7 @@ interface CopyOptions {
   at: ClaimClass;
   facts: Pick<ClassReader, 'read'>;
   pods: Pick<FilesPods, 'start' | 'end' | 'untilGone'>;
-  now: () => number;
+  elapsed: () => number;
 }
 
 export interface ClaimCopies {
@@ -36,7 +36,7 @@ export interface ClaimCopies {
   removeSnapshot(name: string, signal: AbortSignal): Promise<void>;
 }
 
-export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions): ClaimCopies {
+export function makeClaimCopies({ cluster, at, facts, pods, elapsed }: CopyOptions): ClaimCopies {
   async function requireSnapshotClass(): Promise<string> {
     const { snapshotClass, whyNoCopies = 'the class has no snapshots' } = await facts.read();
     if (snapshotClass === undefined) throw new StorageFault('unsupported', whyNoCopies);
@@ -54,12 +54,12 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
     const { bindsAtUse } = await facts.read();
     if (bindsAtUse) await pods.start(disk, signal);
     const name = objectName(disk);
-    const sinceMs = now();
+    const sinceMs = elapsed();
     return poll(async () => {
       const claim = await cluster.get(resources.claims, name, signal);
       if (claim === null || isLeaving(claim)) throw diskNotFound(disk);
       if (isBound(claim)) return claim;
-      if (now() - sinceMs < BIND_PATIENCE_MS) return undefined;
+      if (elapsed() - sinceMs < BIND_PATIENCE_MS) return undefined;
       const text = `the cluster has not made its volume yet (claim ${name}); Berth retries`;
       throw new StorageFault('away', text);
     }, signal);
@@ -78,8 +78,8 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
       if (!isOwned(snapshot, at)) throw new Error(`the snapshot ${name} is not of this installation`);
       if (isReady(snapshot)) return true;
       const message = snapshot.status?.error?.message;
-      failingSinceMs = message === undefined ? null : (failingSinceMs ?? now());
-      if (failingSinceMs !== null && now() - failingSinceMs > ERROR_PATIENCE_MS)
+      failingSinceMs = message === undefined ? null : (failingSinceMs ?? elapsed());
+      if (failingSinceMs !== null && elapsed() - failingSinceMs > ERROR_PATIENCE_MS)
         throw new Error(`the snapshot ${name} is not ready: ${message}`);
       return undefined;
     }, signal);

@@ -13,14 +13,13 @@ export interface ClaimLists {
   pods: ObjectList<Pod>;
 }
 
-/** `now`: default, milliseconds of the system's clock. */
 export function makeClaimLists(
   cluster: Pick<Cluster, 'list' | 'watch'>,
   installation: string,
-  now?: () => number,
+  elapsed?: () => number,
 ): ClaimLists {
   const labelSelector = installationSelector(installation);
   const listOf = <T extends ApiObject>(resource: Resource<T>): ObjectList<T> =>
-    makeObjectList({ cluster, resource, labelSelector, now });
+    makeObjectList({ cluster, resource, labelSelector, elapsed });
   return { claims: listOf(resources.claims), snapshots: listOf(resources.snapshots), pods: listOf(resources.pods) };
 }

@@ -36,7 +36,7 @@ export interface ClaimUsage {
 export function makeClaimUsage(
   cluster: Cluster,
   pods: ClaimLists['pods'],
-  { now, ageMs = SUMMARY_AGE_MS }: { now: () => number; ageMs?: number },
+  { elapsed, ageMs = SUMMARY_AGE_MS }: { elapsed: () => number; ageMs?: number },
 ): ClaimUsage {
   const summaries = makeCache<Used>({
     load: (node) =>
@@ -45,7 +45,7 @@ export function makeClaimUsage(
         if (isFailure(error, 'forbidden', 'absent', 'unavailable')) return new Map<string, number>();
         throw error;
       }),
-    now,
+    elapsed,
     ttlMs: ageMs,
     maxEntries: MAX_NODES,
   });

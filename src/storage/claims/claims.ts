@@ -39,8 +39,8 @@ export interface ClaimOptions extends ClaimClass, ClassNames {
   placement?: FilesPodPlacement;
   /** Files are closed after this time without a request. */
   filesIdleMs?: number;
-  /** Default: milliseconds of the system's clock. */
-  now?: () => number;
+  /** Monotonic milliseconds. */
+  elapsed?: () => number;
   /** Age of a kubelet's report that is still used. */
   usageAgeMs?: number;
 }
@@ -51,13 +51,13 @@ const DESTROY_DEADLINE_MS = 120_000;
 const FILES_IDLE_MS = 30_000;
 
 export function makeClaimStorage(options: ClaimOptions): Storage {
-  const { cluster, sizeLimit, dockerInside, sizeGB: poolGB, now = Date.now } = options;
+  const { cluster, sizeLimit, dockerInside, sizeGB: poolGB, elapsed = () => performance.now() } = options;
   const { filesImage: image, placement, filesIdleMs: idleMs = FILES_IDLE_MS } = options;
-  const facts = makeClassReader(cluster, options, now);
-  const lists = options.lists ?? makeClaimLists(cluster, options.installation, now);
-  const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, placement, idleMs, now });
-  const copies = makeClaimCopies({ cluster, at: options, facts, pods, now });
-  const usage = makeClaimUsage(cluster, lists.pods, { now, ageMs: options.usageAgeMs });
+  const facts = makeClassReader(cluster, options, elapsed);
+  const lists = options.lists ?? makeClaimLists(cluster, options.installation, elapsed);
+  const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, placement, idleMs, elapsed });
+  const copies = makeClaimCopies({ cluster, at: options, facts, pods, elapsed });
+  const usage = makeClaimUsage(cluster, lists.pods, { elapsed, ageMs: options.usageAgeMs });
   const context: ClaimContext = { cluster, at: options, facts, pods, copies };
 
   /** A change makes lists old, also one that fails. */

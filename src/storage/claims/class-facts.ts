@@ -61,7 +61,7 @@ export interface ClassReader {
   last(): ClassFacts | null;
 }
 
-export function makeClassReader(cluster: Cluster, names: ClassNames, now: () => number): ClassReader {
+export function makeClassReader(cluster: Cluster, names: ClassNames, elapsed: () => number): ClassReader {
   let last: ClassFacts | null = null;
   const cache = makeCache<ClassFacts>({
     async load() {
@@ -71,7 +71,7 @@ export function makeClassReader(cluster: Cluster, names: ClassNames, now: () => 
       last = classFacts(found, await listSnapshotClasses(cluster, signal), names);
       return last;
     },
-    now,
+    elapsed,
     ttlMs: FACTS_AGE_MS,
     maxEntries: 1,
   });

@@ -37,18 +37,18 @@ interface FilesPodsOptions extends Omit<FilesPodOptions, 'idleS'> {
   owner: Owner;
   pods: ClaimLists['pods'];
   idleMs: number;
-  now: () => number;
+  elapsed: () => number;
 }
 
 const DEADLINE_MS = 20_000;
 /** The Pod's own limit is longer than Berth's. */
 const OWN_IDLE_FACTOR = 2;
 
-export function makeFilesPods({ cluster, owner, pods, idleMs, now, ...manifest }: FilesPodsOptions): FilesPods {
+export function makeFilesPods({ cluster, owner, pods, idleMs, elapsed, ...manifest }: FilesPodsOptions): FilesPods {
   const idleS = Math.ceil((OWN_IDLE_FACTOR * idleMs) / 1000);
   const context: FilesPodContext = { cluster, owner, pods, manifest: { ...manifest, idleS }, cleaned: new Map() };
   const mutex = makeKeyedMutex<string>();
-  const uses = makeHelperUses({ idleMs, now });
+  const uses = makeHelperUses({ idleMs, elapsed });
 
   const ensure = (disk: DiskId, signal: AbortSignal): Promise<string> =>
     mutex.run(filesPodName(disk), () => ensureFilesPod(context, disk, signal), signal);

@@ -33,12 +33,12 @@ const nameOf = (disk: DiskId): string => `${objectName(disk)}-files`;
 
 type Options = Pick<VolumeOptions, 'client' | 'installation' | 'pool' | 'helperImage' | 'ensureImage'> & {
   idleMs: number;
-  now: () => number;
+  elapsed: () => number;
 };
 
 export function makeFilesContainers({ client, installation, pool, ...options }: Options): FilesContainers {
-  const { helperImage, ensureImage, idleMs, now } = options;
-  const uses = makeHelperUses({ idleMs, now });
+  const { helperImage, ensureImage, idleMs, elapsed } = options;
+  const uses = makeHelperUses({ idleMs, elapsed });
   const mutex = makeKeyedMutex<string>();
   /** Ids of containers without uploads that a crash has left, by name. */
   const cleaned = new Map<string, string>();

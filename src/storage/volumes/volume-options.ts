@@ -13,6 +13,6 @@ export interface VolumeOptions extends Owner {
   filesIdleMs?: number;
   /** Sizes of this age are still used: a reading walks all volumes of the engine. */
   usageAgeMs?: number;
-  /** Default: milliseconds of the system's clock. */
-  now?: () => number;
+  /** Monotonic milliseconds. */
+  elapsed?: () => number;
 }

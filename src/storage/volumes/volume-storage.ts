@@ -33,11 +33,11 @@ const NO_COPIES =
 const soon = (): AbortSignal => AbortSignal.timeout(DEADLINE_MS);
 
 export function makeVolumeStorage(options: VolumeOptions): Storage {
-  const { client, installation, pool, sizeGB: poolGB, now = Date.now } = options;
+  const { client, installation, pool, sizeGB: poolGB, elapsed = () => performance.now() } = options;
   const { filesIdleMs = FILES_IDLE_MS, usageAgeMs = USAGE_AGE_MS } = options;
   const { docker, call } = client;
-  const containers = makeFilesContainers({ ...options, idleMs: filesIdleMs, now });
-  const sizes = makeVolumeSizes(client, { ageMs: usageAgeMs, now });
+  const containers = makeFilesContainers({ ...options, idleMs: filesIdleMs, elapsed });
+  const sizes = makeVolumeSizes(client, { ageMs: usageAgeMs, elapsed });
 
   const isOwned = ({ Labels }: Pick<VolumeInspectInfo, 'Labels'>): boolean =>
     Labels?.[diskLabels.installation] === installation && Labels[diskLabels.pool] === pool;

@@ -1,7 +1,9 @@
 /** Gives stored time zones their one name, as requests get it since. */
 import { sql } from 'kysely';
 import { canonicalTimeZone } from '../../domain/calendar.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Migration } from '../db/migrate.ts';
+import { offPeakSchema } from '../tables/json-schemas.ts';
 
 const nameOf = (timeZone: string): string => canonicalTimeZone(timeZone) ?? timeZone;
 
@@ -14,7 +16,7 @@ export const timeZones: Migration = {
     const regions = await sql<{ id: string; offPeak: string }>`
       select id, "offPeak" from region where "offPeak" is not null`.execute(db);
     for (const { id, offPeak } of regions.rows) {
-      const windows: { timeZone: string } = JSON.parse(offPeak);
+      const windows = parseJson(offPeakSchema, offPeak, { table: 'region', id, column: 'offPeak' });
       const text = JSON.stringify({ ...windows, timeZone: nameOf(windows.timeZone) });
       await sql`update region set "offPeak" = ${text} where id = ${id}`.execute(db);
     }

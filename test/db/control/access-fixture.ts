@@ -31,6 +31,19 @@ export interface AccessFixture {
   keysChanged: string[];
 }
 
+/** A move back is one of the system date alone. */
+function timeOf(clock: { nowMs: number }): AccessDeps['time'] {
+  let [seenMs, elapsedMs] = [clock.nowMs, 0];
+  return {
+    now: () => clock.nowMs,
+    elapsed() {
+      elapsedMs += Math.max(0, clock.nowMs - seenMs);
+      seenMs = clock.nowMs;
+      return elapsedMs;
+    },
+  };
+}
+
 /** Shares a store with another fixture to simulate a second process. */
 export function accessFixtureOver(
   store: Store,
@@ -44,7 +57,7 @@ export function accessFixtureOver(
   const log: Log = { debug: write, info: write, warn: write, error: write };
   const access = makeAccess({
     store,
-    time: { now: () => clock.nowMs },
+    time: timeOf(clock),
     idempotent: makeIdempotent(new Uint8Array(32).fill(7)),
     randomBytes,
     issuer: ISSUER,

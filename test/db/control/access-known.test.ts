@@ -8,7 +8,7 @@ const fixture = (max: number) => {
   const answers: ((expiresAtMs: number | null) => void)[] = [];
   let atOnce = true;
   const known = makeVerifiedCache<string>({
-    now: () => clock.nowMs,
+    time: { now: () => clock.nowMs, elapsed: () => clock.nowMs },
     maxEntries: max,
     async verify(credential) {
       asked.push(credential);
@@ -86,7 +86,7 @@ test('expires an entry with its credential, and caches no failure', async () => 
 
   let fails = true;
   const shaky = makeVerifiedCache<string>({
-    now: () => 0,
+    time: { now: () => 0, elapsed: () => 0 },
     maxEntries: 3,
     verify: async (credential) => {
       if (fails) throw new Error('the store does not answer');

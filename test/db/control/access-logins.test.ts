@@ -9,6 +9,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import {
   ADMIN_PASSWORD,
   HOME,
+  DAY,
   MINUTE,
   SECOND,
   adminOf,
@@ -264,6 +265,20 @@ onBothEngines('login', (open) => {
     fixture.clock.nowMs += 2 * SECOND;
     expect(await login()).toMatch(/\./);
     await expectRefused(login(), 'too_many_requests');
+  });
+
+  test('counts logins by the monotonic clock: a system date set back refuses nobody', async () => {
+    const fixture = await openFixture(open);
+    const [name = ''] = await accountsIn(fixture, 1);
+    const login = () => tokenOf(fixture, name, `password of ${name}`);
+    const wrong = () => expectRefused(wrongLogin(fixture, name), 'not_logged_in');
+    await login();
+    await wrong();
+    for (const stepMs of [60 * MINUTE, DAY, 30 * DAY]) {
+      fixture.clock.nowMs -= stepMs;
+      expect(await login()).toMatch(/\./);
+      await wrong();
+    }
   });
 
   test('stores and logs no password and no token', async () => {

@@ -328,7 +328,7 @@ test('visits all watched instances over successive ticks', async () => {
   const activity = makeIdleDetector({
     ...deps,
     idleLimits: { ...idleLimits, checkEveryMs: 3_600_000 },
-    traffic: makeTraffic(Date.now),
+    traffic: makeTraffic(() => performance.now()),
     stopAutomatically: async () => false,
     notebookTokens,
   });

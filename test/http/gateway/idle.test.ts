@@ -146,7 +146,7 @@ test('ends only the idle stream of an HTTP/2 connection', async () => {
   const harness = await start({
     tls: { first: { cert, key }, follow: () => {} },
     limits: { clientIdleMs: 200 },
-    now: () => nowMs,
+    elapsed: () => nowMs,
   });
   harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
   const session = connectHttp2(`https://127.0.0.1:${harness.port}`, { rejectUnauthorized: false });

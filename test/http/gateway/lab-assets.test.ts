@@ -44,7 +44,7 @@ async function withAssets(more: Parameters<typeof start>[0] = {}): Promise<Start
   await writeFile(join(build, 'deeper/start.js'), SECRET);
   await symlink('../../../../secret.js', join(build, 'link.js'));
   let nowMs = 1_000_000;
-  const harness = await start({ toolsFolder: folder, now: () => nowMs, ...more });
+  const harness = await start({ toolsFolder: folder, elapsed: () => nowMs, ...more });
   return { harness, folder, pass: (ms) => void (nowMs += ms) };
 }
 
@@ -163,7 +163,7 @@ test("a port's own host has no scripts of the gateway, and without a folder noth
 });
 
 test('a client that does not read a script is disconnected', async () => {
-  const { harness, folder } = await withAssets({ limits: { clientIdleMs: 200 }, now: Date.now });
+  const { harness, folder } = await withAssets({ limits: { clientIdleMs: 200 }, elapsed: () => performance.now() });
   await writeFile(join(folder, 'versions/1/lab', BUILD, 'large.js'), 'x'.repeat(20_000_000));
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     request({ port: harness.port, host: '127.0.0.1', path: `${AT}/large.js`, agent: false }, resolve)

@@ -167,7 +167,7 @@ async function api(
 }
 
 function follow(now?: () => number): Following {
-  const following = followLink({ path, log, ...(now ? { now } : {}) });
+  const following = followLink({ path, log, ...(now ? { time: { now, elapsed: now } } : {}) });
   followings.push(following);
   return following;
 }

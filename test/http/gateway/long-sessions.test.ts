@@ -55,7 +55,11 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     regions: { current: () => [], onChange: () => () => {} },
     log,
   });
-  const following = followLink({ path, log, now: () => Date.now() + clock.aheadMs });
+  const following = followLink({
+    path,
+    log,
+    time: { now: () => Date.now() + clock.aheadMs, elapsed: () => performance.now() + clock.aheadMs },
+  });
   onCleanup(async () => {
     await following.stop();
     await link.stop();

@@ -54,10 +54,10 @@ test('copies secrets, so that they do not retain their header', async () => {
 });
 
 test('caches answers without retaining request headers', async () => {
-  const cache = makeCache({ load: async () => 'somebody', now: () => 1, ttlMs: 1_000, maxEntries: COUNT });
+  const cache = makeCache({ load: async () => 'somebody', elapsed: () => 1, ttlMs: 1_000, maxEntries: COUNT });
   expect(await retainedBytes((secret) => cache.get(secret))).toBeLessThan(MAX_RETAINED_BYTES);
   const known = makeVerifiedCache({
-    now: () => 1,
+    time: { now: () => 1, elapsed: () => 1 },
     maxEntries: COUNT,
     verify: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
   });

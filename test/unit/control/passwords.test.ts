@@ -107,7 +107,7 @@ describe('the login rate limit', () => {
   });
 
   test('bounds its entries in a flood of names and addresses', () => {
-    const attempts = makeLoginRateLimit({ now: () => 0 });
+    const attempts = makeLoginRateLimit({ elapsed: () => 0 });
     for (let i = 0; i < 25_000; i++) {
       attempts.failed(`name-${i}`, `2001:db8:${(i >> 8).toString(16)}:${(i & 255).toString(16)}::1`);
       attempts.succeeded(`name-${i}`, `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);

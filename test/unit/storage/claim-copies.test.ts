@@ -35,7 +35,7 @@ async function fixture({ lookMs }: { lookMs: number }) {
     at,
     facts: { read: async () => ({ bindsAtUse: false, snapshotClass: 'snaps' }) },
     pods: { start: async () => {}, end: async () => {}, untilGone: async () => {} },
-    now: () => (nowMs += lookMs),
+    elapsed: () => (nowMs += lookMs),
   });
   const named = (plural: string): string[] => [...objects.keys()].filter((name) => name.includes(`/${plural}/`));
   return { copies, calls, objects, named };
