@@ -7,7 +7,7 @@
  *
  * ## The order of locks
  *
- * On PostgreSQL a row stays locked from its update until the transaction ends. Two transactions
+ * On PostgreSQL a row stays locked from its update, or its lock, until the transaction ends. Two transactions
  * that lock the same rows deadlock unless both follow one order of tables:
  *
  *     orphan, image, volume, node port, instance, region, queued instances, disk, pool, account,

@@ -17,6 +17,7 @@ import {
   type Owned,
 } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 
 const AT_ONCE = 200;
@@ -117,4 +118,4 @@ async function eachPage<Row extends Owned>(
 const eachOf = <Row extends Owned>(
   read: (page: { afterId: string; limit: number }) => Promise<Row[]>,
   act: (row: Row) => Promise<unknown>,
-): Promise<void> => eachPage(read, (rows) => Promise.all(rows.map(act)));
+): Promise<void> => eachPage(read, (rows) => eachFew(rows, act));

@@ -6,6 +6,7 @@ import { offPeaks } from '../../store/tables/catalog.ts';
 import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
 import { toResume, type Owned } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import { writeAction } from '../instances/actions.ts';
 
 type ResumeDeps = Pick<TaskDeps, 'store' | 'time' | 'log' | 'changes' | 'regions'> &
@@ -22,7 +23,7 @@ export function makeResume(deps: ResumeDeps): () => Promise<void> {
   async function resumeAll(after: ResumableStop, regionId: string | null): Promise<void> {
     for (let afterId = ''; ;) {
       const rows = await toResume(store.read, { after, regionId, afterId, limit: AT_ONCE });
-      await Promise.all(rows.map(resume));
+      await eachFew(rows, resume);
       const last = rows.at(-1);
       if (!last || rows.length < AT_ONCE) return;
       afterId = last.id;

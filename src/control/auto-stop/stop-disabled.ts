@@ -1,5 +1,6 @@
 import { instancesOfDisabledAccounts } from '../../store/tables/instance-queries.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 
 interface StopDisabledDeps extends Pick<TaskDeps, 'store' | 'log'> {
@@ -15,5 +16,5 @@ export const makeStopDisabled =
       stopAutomatically({ id, ownerId }, () => ({ cause: 'AccountDisabled', why: {} })).catch((error: unknown) =>
         log.warn({ id, err: error }, 'could not stop an instance of a disabled account; Berth retries'),
       );
-    await Promise.all(running.map(stop));
+    await eachFew(running, stop);
   };

@@ -16,6 +16,7 @@ import { requireOwned } from '../inside/require-instance.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Caller } from '../base/caller.ts';
 import type { UseCaseDeps, TaskDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 
 export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
@@ -139,7 +140,7 @@ export function makeStopDue({ store, time, log, stopAutomatically }: StopDueDeps
     let last: Overdue | undefined;
     for (;;) {
       const due = await overdueInstances(store.read, nowMs, last ?? null, AT_ONCE);
-      await Promise.all(due.map((overdue) => stop(overdue, failing)));
+      await eachFew(due, (overdue) => stop(overdue, failing));
       last = due.at(-1);
       if (due.length < AT_ONCE) break;
     }

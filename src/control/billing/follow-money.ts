@@ -25,7 +25,7 @@ import { saveSetting, setting } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { holdingsOf } from '../../store/tables/holdings.ts';
 import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
-import { lockWallets, walletsOf } from '../../store/tables/ledger.ts';
+import { lockWallets, walletsOf, type Wallet } from '../../store/tables/ledger.ts';
 import {
   chargedPeriodsAfter,
   costOfPeriod,
@@ -71,16 +71,25 @@ export function makeFollowMoney(deps: FollowMoneyDeps): () => Promise<void> {
   let seenBookings = 0;
   let savedAtMs = -Infinity;
 
+  /** Null: the account stays as it is. */
+  async function nextOf(db: Db, { accountId, purse }: Wallet) {
+    const before = await moneyStateOf(db, accountId);
+    const nowMs = clock.now();
+    const costs = metering.isBilled ? await costsOf(db, accountId) : [];
+    const leftMs = lastingMs(purse, costs, nowMs);
+    const next = nextMoneyState(before, { leftMs, nowMs }, rules);
+    return isSame(before, next) ? null : { before, next, costs, leftMs, nowMs };
+  }
+
+  /** Reads first: nearly no look changes anything, and a write locks the account. */
   async function moveAccount(accountId: string): Promise<void> {
+    const seen = (await walletsOf(store.read, [accountId])).get(accountId);
+    if (!seen || (await nextOf(store.read, seen)) === null) return;
     await store.write(async (tx) => {
       const wallet = (await lockWallets(tx, [accountId])).get(accountId);
-      if (!wallet) return;
-      const before = await moneyStateOf(tx, accountId);
-      const nowMs = clock.now();
-      const costs = metering.isBilled ? await costsOf(tx, accountId) : [];
-      const leftMs = lastingMs(wallet.purse, costs, nowMs);
-      const next = nextMoneyState(before, { leftMs, nowMs }, rules);
-      if (isSame(before, next)) return;
+      const move = wallet && (await nextOf(tx, wallet));
+      if (!move) return;
+      const { before, next, costs, leftMs, nowMs } = move;
       await writeMoneyState(tx, accountId, next);
       if (next.deleteAtMs !== null || next.archiveAtMs !== null) await saveSetting(tx, LAST_RUN, String(nowMs));
       const kind = before.step === next.step ? 'billing.deletionWarned' : eventOf[next.step];

@@ -16,6 +16,7 @@ import {
   type StoredPaidTime,
 } from '../../store/tables/paid-times.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { buyPaidTime, type Billed } from './prepay.ts';
 import { purchaseOf } from './refuse-unpaid.ts';
@@ -51,7 +52,7 @@ export function makeRenewPaidTime({ store, time, log, metering, stopAutomaticall
     let last: DuePaidTime | undefined;
     for (;;) {
       const due = await duePaidTimes(store.read, nowMs, last ?? null, AT_ONCE);
-      await Promise.all(due.map((one) => visit(one, failing)));
+      await eachFew(due, (one) => visit(one, failing));
       last = due.at(-1);
       if (due.length < AT_ONCE) break;
     }

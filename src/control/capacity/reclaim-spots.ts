@@ -8,6 +8,7 @@ import { regionsWithQueue } from '../../store/tables/capacity.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { dueReclaims, writeReclaim, type Owned } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import { eachFew } from '../base/each-few.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { planReclaims } from './plan-reclaims.ts';
 
@@ -39,6 +40,6 @@ export function makeReclaimSpots({ store, time, log, changes, spotGraceMs, stopA
       for (const spot of reclaims) await reclaim(spot);
       if (reclaims.length > 0) changes.publish({ subject: 'instance', isDue: true });
     }
-    await Promise.all((await dueReclaims(store.read, time.now(), AT_ONCE)).map(stop));
+    await eachFew(await dueReclaims(store.read, time.now(), AT_ONCE), stop);
   };
 }

@@ -5,6 +5,13 @@ import type { Db } from '../store.ts';
 export const isSqlite = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;
 
 /**
+ * Locks the selected rows until the transaction ends, as an update of no key does, without writing
+ * a version of each. A write of SQLite is alone.
+ */
+export const locking = <Query extends { forNoKeyUpdate(): Query }>(tx: Db, query: Query): Query =>
+  isSqlite(tx) ? query : query.forNoKeyUpdate();
+
+/**
  * Rows as a table `new` in a `from`, from one parameter: a query of many parameters takes longer to
  * build than to run.
  */

@@ -3,7 +3,7 @@ import type { AccountState } from '../../domain/account-state.ts';
 import type { Role } from '../../domain/roles.ts';
 import type { AccountSort } from '../../domain/list-sorts.ts';
 import { inOrder, orderOf } from './list-order.ts';
-import { positionIn } from '../db/dialect.ts';
+import { positionIn, locking } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
@@ -37,12 +37,7 @@ export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Prom
 
 /** Locks the row until the transaction ends, so no two requests pass a limit together. */
 export async function lockAccount(tx: Db, id: string): Promise<AccountRow | undefined> {
-  return tx
-    .updateTable('account')
-    .set((row) => ({ disabled: row.ref('disabled') }))
-    .where('id', '=', id)
-    .returningAll()
-    .executeTakeFirst();
+  return locking(tx, tx.selectFrom('account').selectAll().where('id', '=', id)).executeTakeFirst();
 }
 
 export async function setPasswordHash(tx: Db, id: string, passwordHash: string): Promise<void> {

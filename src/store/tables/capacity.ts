@@ -6,6 +6,7 @@ import { capacityOfSpec, type Capacity } from '../../domain/catalog.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
+import { locking } from '../db/dialect.ts';
 import { count, prepared } from '../db/prepared.ts';
 import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
@@ -80,12 +81,7 @@ export async function releaseNodePortCapacity(tx: Db, region: string, ports: num
 
 /** Locks the region's counters, and so the queue against new entries. */
 export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | undefined> {
-  const row = await tx
-    .updateTable('region')
-    .set((region) => ({ cpuMilliUsed: region.ref('cpuMilliUsed') }))
-    .where('id', '=', id)
-    .returningAll()
-    .executeTakeFirst();
+  const row = await locking(tx, tx.selectFrom('region').selectAll().where('id', '=', id)).executeTakeFirst();
   return row && regionFromRow(row);
 }
 

@@ -7,6 +7,7 @@ import { sql, type Selectable } from 'kysely';
 import { chargeModes, type ChargeMode, type InstanceType, type StoragePrices } from '../../domain/catalog.ts';
 import type { OffPeak } from '../../domain/off-peak.ts';
 import type { RegionSettings } from '../../domain/region-settings.ts';
+import { locking } from '../db/dialect.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { ImageTable, RegionTable } from '../db/schema.ts';
@@ -80,12 +81,7 @@ export async function lockRegions(tx: Db): Promise<ManagedRegion[]> {
   const ids = await tx.selectFrom('region').select('id').orderBy('id').execute();
   const locked: ManagedRegion[] = [];
   for (const { id } of ids) {
-    const row = await tx
-      .updateTable('region')
-      .set((region) => ({ version: region.ref('version') }))
-      .where('id', '=', id)
-      .returningAll()
-      .executeTakeFirst();
+    const row = await locking(tx, tx.selectFrom('region').selectAll().where('id', '=', id)).executeTakeFirst();
     if (row) locked.push(managedRegion(row));
   }
   return locked;

@@ -9,6 +9,7 @@ import {
   type PoolName,
 } from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
+import { locking } from '../db/dialect.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { volumeSource } from './json-schemas.ts';
 import { poolName, releasePoolSpace, reservePoolSpace, type ReserveOptions } from './pools.ts';
@@ -118,12 +119,7 @@ export async function disksOfOwner(db: Db, ownerId: string): Promise<Disk[]> {
 }
 
 export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
-  const row = await tx
-    .updateTable('disk')
-    .set((disk) => ({ sizeGB: disk.ref('sizeGB') }))
-    .where('id', '=', diskKey(id))
-    .returningAll()
-    .executeTakeFirst();
+  const row = await locking(tx, tx.selectFrom('disk').selectAll().where('id', '=', diskKey(id))).executeTakeFirst();
   return row && fromRow(row);
 }
 

@@ -2,6 +2,7 @@
 import type { Selectable } from 'kysely';
 import { endOperation, type Operation } from '../../domain/operation.ts';
 import { type Image, ownImageStates, type OwnImageState } from '../../domain/catalog.ts';
+import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { imageFromRow } from './catalog.ts';
 import { archiveOperation } from './operations.ts';
@@ -89,26 +90,13 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
 
 /** Locks the image until the transaction ends: a launch and a deletion run one after the other. */
 export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
-  tx
-    .updateTable('image')
-    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
-    .where('id', '=', id)
-    .where('ownerId', '=', ownerId)
-    .where('state', '!=', 'Deleting')
-    .returningAll()
-    .executeTakeFirst();
+  locking(tx, presentOf(tx, ownerId).where('id', '=', id)).executeTakeFirst();
 
-export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
-  const [row] = await tx
-    .updateTable('image')
-    .set((image) => ({ dueAtMs: image.ref('dueAtMs') }))
-    .where('ref', '=', ref)
-    .where('ownerId', '=', ownerId)
-    .where('state', '!=', 'Deleting')
-    .returningAll()
-    .execute();
-  return row;
-}
+export const lockOwnImageByRef = (tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> =>
+  locking(tx, presentOf(tx, ownerId).where('ref', '=', ref)).executeTakeFirst();
+
+const presentOf = (tx: Db, ownerId: string) =>
+  tx.selectFrom('image').selectAll().where('ownerId', '=', ownerId).where('state', '!=', 'Deleting');
 
 /** Ids of instances that need the image: not released and without an archived root disk. */
 export async function instancesUsingImage(db: Db, ownerId: string, id: string): Promise<string[]> {

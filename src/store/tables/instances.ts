@@ -9,7 +9,7 @@ import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
-import { isSqlite } from '../db/dialect.ts';
+import { isSqlite, locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
@@ -109,12 +109,7 @@ export const lockInstance = (tx: Db, ownerId: string, id: string): Promise<Insta
   lockedRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
 
 const lockedRow = (tx: Db, ownerId: string, id: string) =>
-  tx
-    .updateTable('instance')
-    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
-    .where('id', '=', id)
-    .where('ownerId', '=', ownerId)
-    .returningAll();
+  locking(tx, tx.selectFrom('instance').selectAll().where('id', '=', id).where('ownerId', '=', ownerId));
 
 const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db, p) =>
   db

@@ -5,7 +5,7 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
-import { isSqlite, newRows } from '../db/dialect.ts';
+import { locking, newRows } from '../db/dialect.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
@@ -53,7 +53,7 @@ const cashOf = ({ balanceMicros, overdraftMicros }: CashColumns) => ({
 
 /** Locks the accounts in the order of their ids, and reads what they can spend. */
 export const lockWallets = (tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> =>
-  walletsOf(tx, accountIds, !isSqlite(tx));
+  walletsOf(tx, accountIds, true);
 
 /** `lockWallets` of an account that exists; `wallets` holds it alone. */
 export async function lockWallet(tx: Db, accountId: string): Promise<{ wallets: Map<string, Wallet>; wallet: Wallet }> {
@@ -71,7 +71,7 @@ export async function walletsOf(tx: Db, accountIds: Iterable<string>, areLocked 
     .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros'])
     .where('id', 'in', ids)
     .orderBy('id');
-  const rows = await (areLocked ? accounts.forNoKeyUpdate() : accounts).execute();
+  const rows = await (areLocked ? locking(tx, accounts) : accounts).execute();
   const withGrants = rows.filter(({ voucherMicros, creditMicros }) => voucherMicros + creditMicros > 0);
   const grants = await openGrantsOf(
     tx,

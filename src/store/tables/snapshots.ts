@@ -2,6 +2,7 @@ import { sql, type Selectable } from 'kysely';
 import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
 import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
 import { volumeTypes } from '../../domain/disk.ts';
+import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { oneOf } from '../db/columns.ts';
 import { archiveOperation } from './operations.ts';
@@ -49,14 +50,8 @@ export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number
 
 /** Locks the snapshot, unless Terminating: a delete and a restore run one after the other. */
 export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
-  const row = await tx
-    .updateTable('snapshot')
-    .set((snapshot) => ({ dueAtMs: snapshot.ref('dueAtMs') }))
-    .where('id', '=', id)
-    .where('ownerId', '=', ownerId)
-    .where('status', '!=', 'Terminating')
-    .returningAll()
-    .executeTakeFirst();
+  const own = tx.selectFrom('snapshot').selectAll().where('id', '=', id).where('ownerId', '=', ownerId);
+  const row = await locking(tx, own.where('status', '!=', 'Terminating')).executeTakeFirst();
   return row && snapshotFromRow(row);
 }
 

@@ -3,6 +3,7 @@ import { type DiskId, volumeTypes, type VolumeType } from '../../domain/disk.ts'
 import { searchForm } from '../../domain/resource-labels.ts';
 import { regionId, userId, volumeId } from '../../domain/ids.ts';
 import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/volume.ts';
+import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { parseJson, oneOf } from '../db/columns.ts';
 import { archiveOperation } from './operations.ts';
@@ -72,14 +73,8 @@ export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Pro
 /** Locks volumes, unless Terminating: a delete and a mount of one run one after the other. */
 export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
   if (ids.length === 0) return [];
-  return tx
-    .updateTable('volume')
-    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
-    .where('id', 'in', [...ids].sort())
-    .where('ownerId', '=', ownerId)
-    .where('status', '!=', 'Terminating')
-    .returningAll()
-    .execute();
+  const own = tx.selectFrom('volume').selectAll().where('id', 'in', ids).where('ownerId', '=', ownerId);
+  return locking(tx, own.where('status', '!=', 'Terminating').orderBy('id')).execute();
 }
 
 export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<Volume | null> {
@@ -109,12 +104,7 @@ export async function writeReconciledVolume(
   lease: LeaseGuard,
   update: (volume: Volume) => Volume,
 ): Promise<Volume | null> {
-  const row = await tx
-    .updateTable('volume')
-    .set((volume) => ({ status: volume.ref('status') }))
-    .where(isLeaseHeld(lease))
-    .returningAll()
-    .executeTakeFirst();
+  const row = await locking(tx, tx.selectFrom('volume').selectAll().where(isLeaseHeld(lease))).executeTakeFirst();
   if (!row) return null;
   const next = update(volumeFromRow(row));
   await tx.updateTable('volume').set(columnsOf(next)).where('id', '=', next.id).execute();

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { MoneyRules } from '../../../src/domain/money-ladder.ts';
-import { onlyWithoutMoney } from '../../../src/control/billing/follow-money.ts';
+import { makeFollowMoney, onlyWithoutMoney, type FollowMoneyDeps } from '../../../src/control/billing/follow-money.ts';
 import { makeMetering } from '../../../src/control/billing/metering.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
@@ -12,7 +12,7 @@ import { setting } from '../../../src/store/tables/catalog.ts';
 import { simulatedFault } from '../../../src/engines/simulated/injected-faults.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
-import { onBothEngines } from '../../fixtures/store.ts';
+import { onBothEngines, quietLog } from '../../fixtures/store.ts';
 import { billingRows } from '../store/billing-rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { outcomesOf } from './capacity-fixture.ts';
@@ -255,6 +255,32 @@ onBothEngines('an account whose money ends', (open) => {
     await setMoney(world, caller, 0);
     await append();
     expect(await kindsOf(world, caller)).toEqual(['billing.tried']);
+  });
+
+  test('reads the limits of an account before it writes: a look that changes nothing begins no transaction', async () => {
+    const { world } = await movable(await open());
+    const caller = await world.account('poor', 1);
+    await setMoney(world, caller, 0);
+    const period = { ...billingRows.usagePeriod, id: 1, accountId: caller.accountId, priceMicros: 1_000_000 };
+    await world.store.write((tx) =>
+      tx
+        .insertInto('usagePeriod')
+        .values({ ...period, unitMs: HOUR_MS })
+        .execute(),
+    );
+    let writes = 0;
+    const store: Store = { ...world.store, write: (work) => ((writes += 1), world.store.write(work)) };
+    const regions = { of: () => world.drivers, all: () => [world.drivers] };
+    const metering = makeMetering({ time: realTime, regions, isBilled: true });
+    const deps: unknown = { store, metering, regions, time: realTime, log: quietLog };
+    // Nothing runs, so that no other part is asked.
+    const follow = makeFollowMoney(deps as FollowMoneyDeps);
+    await follow();
+    expect((await accountOf(world, caller)).moneyStep).toBe('stop');
+    await follow();
+    writes = 0;
+    await follow();
+    expect(writes).toBe(0);
   });
 
   test('has an archive tried once: an instance that could not be saved stays Stopped with its files', async () => {
