@@ -5,6 +5,8 @@ import { refusalCodes } from '../domain/refusal.ts';
 
 /** Bytes. */
 export const MAX_BODY_BYTES = 1024 * 1024;
+/** Members of objects and items of arrays in a JSON body, all together. */
+export const MAX_BODY_MEMBERS = 4_000;
 /** Levels of arrays and objects in a JSON body. */
 export const MAX_BODY_DEPTH = 64;
 export const MAX_PAGE_SIZE = 500;

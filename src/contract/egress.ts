@@ -6,21 +6,30 @@ import { answer, id, named, plainText, request, textOrNull } from './common.ts';
 const MAX_RANGES = 100;
 const MAX_PORTS = 15;
 
-const checked = (refusalOf: (text: string) => string | null, pattern: string, example: string) =>
+const checked = (
+  refusalOf: (text: string) => string | null,
+  { pattern, maxLength, example }: { pattern: string; maxLength: number; example: string },
+) =>
   z
     .string()
     .superRefine((given, ctx) => {
       const message = refusalOf(given);
       if (message !== null) ctx.addIssue({ code: 'custom', message, input: given });
     })
-    .meta({ pattern, examples: [example] });
+    .meta({ pattern, maxLength, examples: [example] });
 
 const range = request('EgressRange', {
-  cidr: checked(refusalOfRange, '^[0-9.]{7,15}(?:/[0-9]{1,2})?$', '203.0.113.0/24').describe(
-    'IPv4 address or CIDR range',
-  ),
+  cidr: checked(refusalOfRange, {
+    pattern: '^[0-9.]{7,15}(?:/[0-9]{1,2})?$',
+    maxLength: 18,
+    example: '203.0.113.0/24',
+  }).describe('IPv4 address or CIDR range'),
   ports: z
-    .array(checked(refusalOfPorts, '^[0-9]{1,5}(?:-[0-9]{1,5})?$', '443').describe('Port, or first-last'))
+    .array(
+      checked(refusalOfPorts, { pattern: '^[0-9]{1,5}(?:-[0-9]{1,5})?$', maxLength: 11, example: '443' }).describe(
+        'Port, or first-last',
+      ),
+    )
     .min(1)
     .max(MAX_PORTS)
     .describe('Ports; without them all, and every protocol')

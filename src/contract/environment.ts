@@ -31,9 +31,12 @@ export const environmentFields = {
 };
 const names = z
   .array(
-    z.string().regex(new RegExp(NAME), {
-      error: `must be 1 to ${nameCharacters} letters, digits and underscores, and not begin with a digit`,
-    }),
+    z
+      .string()
+      .regex(new RegExp(NAME), {
+        error: `must be 1 to ${nameCharacters} letters, digits and underscores, and not begin with a digit`,
+      })
+      .meta({ maxLength: nameCharacters }),
   )
   .max(most);
 const instance = { instanceId: id.describe('Instance ID') };

@@ -6,7 +6,6 @@ import type { LastingEffect } from '../domain/api-key.ts';
 import { QUOTE_HEADER } from './quote.ts';
 import { z } from 'zod';
 import {
-  MAX_BODY_BYTES,
   errorCodes,
   notLoggedInError,
   plainError,
@@ -16,6 +15,7 @@ import {
   type ErrorCode,
   type UnroutedCode,
 } from './common.ts';
+import { bodyLimitOf } from './schema-bounds.ts';
 import { closed, componentsOf } from './closed-schemas.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
@@ -223,7 +223,7 @@ function jsonOperation(name: RouteName, route: JsonRoute, context: Context): Jso
 const requestBodyOf = (route: JsonRoute, context: Context): JsonObject => ({
   required: !route.body.safeParse({}).success,
   description:
-    `At most ${MAX_BODY_BYTES} bytes; null counts as not set. Unknown members are ` +
+    `At most ${bodyLimitOf(route)} bytes; null counts as not set. Unknown members are ` +
     (isOfInterface(route) ? `ignored, and named in \`${IGNORED_HEADER}\`` : 'refused'),
   content: {
     'application/json': { schema: bodySchema(route, context), example: exampleOf(route.body) },

@@ -45,6 +45,7 @@ const range = z
   .max(50)
   .refine((text) => ranges.safeParse(text).success, { error: 'must be a range such as 10.98.0.0/16' })
   .describe('CIDR range');
+const MAX_NODE_LABELS = 64;
 const labelKey = z.string().min(1).max(317);
 const labelText = z.string().max(63);
 const kubernetesEngine = named(
@@ -94,7 +95,14 @@ const kubernetesEngine = named(
       .max(100)
       .describe('Processors of instances for each processor of the nodes; by default one')
       .optional(),
-    nodeSelector: z.record(labelKey, labelText).describe('Labels of the nodes for instances').optional(),
+    nodeSelector: z
+      .record(labelKey, labelText)
+      .refine((labels) => Object.keys(labels).length <= MAX_NODE_LABELS, {
+        error: `must have at most ${MAX_NODE_LABELS} labels`,
+      })
+      .meta({ maxProperties: MAX_NODE_LABELS })
+      .describe('Labels of the nodes for instances')
+      .optional(),
     tolerations: z
       .array(
         z.strictObject({

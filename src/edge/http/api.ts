@@ -14,6 +14,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
+import { readBody } from './body-reader.ts';
 import { mountBookFile } from './book-downloads.ts';
 import { isOfConsole, mountConsole, readConsole } from './console-files.ts';
 import { mountCors } from './cors.ts';
@@ -49,7 +50,7 @@ import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
-import { DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
+import { costOfBody, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './register-page.ts';
 import { mountServerPages } from './server-pages.ts';
@@ -251,7 +252,16 @@ function makeServer(
   app.decorateRequest('caller', null);
   app.removeAllContentTypeParsers();
   // Raw bytes: parsing follows authorization.
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, bytes, done) => done(null, bytes));
+  app.addContentTypeParser('*', (request, payload, done) => {
+    const { bodyLimit, config } = request.routeOptions;
+    readBody(request, payload, { wireBytes: bodyLimit, jsonBytes: config.jsonBytes }, done);
+  });
+  app.addHook('preValidation', async ({ body, caller, ip }, reply) => {
+    const cost = Buffer.isBuffer(body) ? costOfBody(body.length) : 0;
+    if (cost === 0) return;
+    if (caller === null) rates.takeOfAddress(ip, reply, cost);
+    else rates.takeOfAccount(caller.accountId, cost, reply);
+  });
   app.setErrorHandler((error, request, reply) =>
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),
   );

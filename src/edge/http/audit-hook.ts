@@ -8,9 +8,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { subjectIds } from '../../contract/common.ts';
 import type { Route } from '../../contract/route.ts';
 import { routeNames, routeOf } from '../../contract/routes.ts';
+import { unwrapSchema } from '../../contract/schema-bounds.ts';
 import type { Audit } from '../../control/index.ts';
 import { AUDIT_OK, type AuditCredential } from '../../domain/audit.ts';
-import { isObject, unwrapSchema } from './schema-shape.ts';
+import { isObject } from './schema-shape.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

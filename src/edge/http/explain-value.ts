@@ -1,6 +1,6 @@
 /** Explains a value out of bounds: field, value, allowed values. */
 import { z } from 'zod';
-import { unwrapSchema } from './schema-shape.ts';
+import { unwrapSchema } from '../../contract/schema-bounds.ts';
 
 const SHOWN_CHARACTERS = 60;
 const SHOWN_ITEMS = 8;

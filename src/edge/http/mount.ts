@@ -2,6 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
+import { bodyLimitOf } from '../../contract/schema-bounds.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
@@ -15,6 +16,7 @@ import { mayUse, scopesFor } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
 import { auditedName, auditNoteOf, idsInAnswer, makeFindIds, type RecordRequest } from './audit-hook.ts';
+import { wireBytesOf } from './body-reader.ts';
 import { encodeBody } from './compression.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { sendContinue } from './expect-header.ts';
@@ -121,8 +123,13 @@ function mount<Name extends JsonRouteName>(
   });
   const isAudited = auditedName(route) !== null;
   const findIds = makeFindIds(route.body);
+  const jsonBytes = bodyLimitOf(route);
+  const bodyLimit = wireBytesOf(jsonBytes, MAX_BODY_BYTES);
+  const { config, ...options } = rowOptions(route);
   app.route({
-    ...rowOptions(route),
+    ...options,
+    config: { ...config, jsonBytes },
+    bodyLimit,
     onRequest(request, reply, done) {
       try {
         // Login sets the cookie: a foreign page must not log a browser in to another account.
@@ -137,8 +144,8 @@ function mount<Name extends JsonRouteName>(
       }
     },
     preParsing(request, reply, payload, done) {
-      // Fastify refuses a longer body by its length.
-      if (Number(request.headers['content-length'] ?? 0) <= MAX_BODY_BYTES) sendContinue(request.raw, reply.raw);
+      // A longer body is refused by its length.
+      if (Number(request.headers['content-length'] ?? 0) <= bodyLimit) sendContinue(request.raw, reply.raw);
       done(null, payload);
     },
     async handler(request, reply) {

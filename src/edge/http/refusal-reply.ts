@@ -9,7 +9,6 @@ import {
 } from '../../contract/common.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { bodyTooLarge } from './request.ts';
 import { errorKinds } from './status.ts';
 
 /** Error format of a route: `plain` is docs/interface.md §7, `problem` RFC 9457. */
@@ -68,8 +67,6 @@ function refusalOf(error: unknown): Refusal | null {
   if (error instanceof Refusal) return error;
   if (!(error instanceof Error) || !('code' in error) || !('statusCode' in error)) return null;
   switch (error.code) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return bodyTooLarge();
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return new Refusal('body_not_json', 'the header "content-type" is not a media type: send "application/json"');
     case 'FST_ERR_BAD_URL':

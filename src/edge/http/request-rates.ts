@@ -1,6 +1,7 @@
 /**
  * Rates of requests per account and per client address: token buckets of ten seconds' requests, of
- * which a request takes one, a change two, and a create or the start of an operation five.
+ * which a request takes one, a change two, a create or the start of an operation five, and each KiB
+ * of a body one more.
  * Answers carry `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
  */
 import type { FastifyReply } from 'fastify';
@@ -25,7 +26,7 @@ export interface RateLimitDeps {
 
 export interface RequestRates {
   /** Sets the headers. Throws `too_many_requests`. A client that has gone has no address. */
-  takeOfAddress(address: string | undefined, reply: Pick<FastifyReply, 'header'>): void;
+  takeOfAddress(address: string | undefined, reply: Pick<FastifyReply, 'header'>, cost?: number): void;
   takeOfAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
   readonly size: number;
 }
@@ -34,6 +35,10 @@ export const costOf = (route: Pick<Route, 'path' | 'reads'> & { operation?: bool
   if (route.reads) return 1;
   return route.operation === true || route.path.endsWith('/create') ? 5 : 2;
 };
+
+const KIB = 1024;
+/** What a body takes beyond its request. */
+export const costOfBody = (bytes: number): number => Math.floor(bytes / KIB);
 
 const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: number) => string) => {
   /** When each bucket will be full again. Taking from a bucket moves it to the new generation. */
@@ -90,11 +95,11 @@ export function makeRequestRates({
     'account',
     now,
     (perSecond) =>
-      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2 and a create or an action 5`,
+      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2, a create or an action 5, and each KiB of a body 1 more`,
   );
   return {
-    takeOfAddress(address, reply) {
-      if (address !== undefined && !isProxy(address)) addresses.take(addressBucket(address), perAddress, 1, reply);
+    takeOfAddress(address, reply, cost = 1) {
+      if (address !== undefined && !isProxy(address)) addresses.take(addressBucket(address), perAddress, cost, reply);
     },
     takeOfAccount(accountId, cost, reply) {
       accounts.take(accountId, Math.max(1, perAccount(accountId)), cost, reply);

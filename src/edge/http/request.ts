@@ -3,7 +3,6 @@ import { isUtf8 } from 'node:buffer';
 import { createHash, randomBytes } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { MAX_BODY_BYTES, MAX_BODY_DEPTH } from '../../contract/common.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
 import { canonicalJson } from '../../domain/canonical-json.ts';
@@ -81,9 +80,6 @@ const FORM = /^\s*(multipart\/|application\/x-www-form-urlencoded)/i;
 
 const SEND_JSON = 'send a JSON object with the header "content-type: application/json"';
 
-export const bodyTooLarge = (): Refusal =>
-  new Refusal('body_too_large', `the body is too large: at most ${MAX_BODY_BYTES} bytes (1 MiB) are read`);
-
 export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-encoding'?: string }): void {
   const type = headers['content-type'];
   if (type !== undefined && FORM.test(type)) throw new Refusal('body_not_json', `the body is a form: ${SEND_JSON}`);
@@ -96,40 +92,17 @@ export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-en
   }
 }
 
-/** Any input gives a value or a refusal, never a fault. */
+/** Takes bytes that `body-reader.ts` has counted. Gives a value or a refusal, never a fault. */
 export function parseBody(bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined;
   if (!isUtf8(bytes)) throw new Refusal('body_not_json', `the body is not UTF-8 text: ${SEND_JSON}`);
   const text = bytes.toString('utf8');
   const json = text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text;
   if (json.trim() === '') return undefined;
-  refuseDeep(bytes);
   try {
     return JSON.parse(json);
   } catch (error) {
     throw new Refusal('body_not_json', `the body is not JSON: ${whereItBreaks(error)}`);
-  }
-}
-
-const [QUOTE, BACKSLASH] = [0x22, 0x5c];
-
-/** Counts brackets outside of strings: also of text that is no JSON. */
-function refuseDeep(bytes: Buffer): void {
-  let depth = 0;
-  let inString = false;
-  for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes[at];
-    if (inString) {
-      if (byte === BACKSLASH) at += 1;
-      else if (byte === QUOTE) inString = false;
-    } else if (byte === QUOTE) inString = true;
-    else if (byte === 0x5b || byte === 0x7b) depth += 1;
-    else if (byte === 0x5d || byte === 0x7d) depth -= 1;
-    if (depth > MAX_BODY_DEPTH)
-      throw new Refusal(
-        'body_not_json',
-        `the body nests arrays and objects more than ${MAX_BODY_DEPTH} levels deep: send at most ${MAX_BODY_DEPTH}`,
-      );
   }
 }
 

@@ -1,10 +1,14 @@
 /** Reads fields in order, required marks and JSON types of a body schema. */
 import { z } from 'zod';
+import { boundOf, unwrapSchema } from '../../contract/schema-bounds.ts';
 
 export type Shape =
-  | { type: 'string' | 'number' | 'boolean' | 'record' }
+  | { type: 'number' | 'boolean' }
+  /** `max`: characters, members or items of a valid value. */
+  | { type: 'string'; max: number }
+  | { type: 'record'; max: number; refusalOf: (value: JsonObject) => string | undefined }
   | { type: 'object'; fields: Field[]; byName: ReadonlyMap<string, Shape> }
-  | { type: 'array'; item: Shape };
+  | { type: 'array'; item: Shape; max: number };
 
 interface Field {
   name: string;
@@ -12,13 +16,6 @@ interface Field {
   /** False: null counts as not set. */
   nullable: boolean;
   shape: Shape;
-}
-
-export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
-  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
-    return unwrapSchema(schema.unwrap());
-  if (schema instanceof z.ZodPipe) return unwrapSchema(schema.in);
-  return schema;
 }
 
 /** Throws at start for an unknown kind of field. */
@@ -33,19 +30,27 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
     }));
     return { type: 'object', fields, byName: new Map(fields.map(({ name, shape }) => [name, shape])) };
   }
-  if (inner instanceof z.ZodArray) return { type: 'array', item: shapeOf(inner.element) };
+  if (inner instanceof z.ZodArray) return { type: 'array', item: shapeOf(inner.element), max: boundOf(inner) };
   const { type } = inner._zod.def;
   switch (type) {
-    case 'string':
     case 'number':
     case 'boolean':
-    case 'record':
       return { type };
+    case 'record':
+      return { type, max: boundOf(inner), refusalOf: checksOf(inner) };
+    case 'string':
     case 'enum':
-      return { type: 'string' };
+      return { type: 'string', max: boundOf(inner) };
     default:
       throw new Error(`a request cannot have a field of kind ${type}: add the kind to edge/http/schema-shape.ts`);
   }
+}
+
+/** Runs the checks of a record without a parse of its members. */
+function checksOf({ _zod: { def } }: z.core.$ZodType): (value: JsonObject) => string | undefined {
+  const any = z.any();
+  const checked = any.clone({ ...any.def, checks: def.checks ?? [] });
+  return (value) => checked.safeParse(value).error?.issues[0]?.message;
 }
 
 export type JsonObject = Record<string, unknown>;

@@ -1,10 +1,11 @@
 /**
  * Validates a body against a route's schema, with the error texts of docs/interface.md §7, §10.
  *
- * A valid body costs one `safeParse`. Another is walked in the order of the interface's tables,
- * level by level: for a missing field, a wrong JSON type, then a value out of bounds. Null counts
- * as not set: nulls in optional fields are removed and the rest parsed again. Unknown members come
- * first: routes of docs/interface.md ignore and name them, all others refuse them.
+ * Each body costs one `safeParse`, of a part within the bounds of its schema. A refused one is
+ * walked in the order of the interface's tables, level by level: for a missing field, a wrong JSON
+ * type, too many items, then a value out of bounds. Null counts as not set in optional fields.
+ * Unknown members come first: routes of docs/interface.md ignore and name them, all others refuse
+ * them.
  */
 import type { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
@@ -32,7 +33,7 @@ export function makeValidate<Body>(
       refuseMisspelled(limiting, unknown);
       nameIgnored?.(ignoredFieldsHeader(unknown));
     }
-    const parsed = schema.safeParse(body);
+    const parsed = schema.safeParse(boundedPart(shape, body));
     if (parsed.success) return parsed.data;
     if (body === undefined)
       throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstPath('missing', shape, {}))}`);
@@ -41,10 +42,9 @@ export function makeValidate<Body>(
     if (missing !== undefined) throw new Refusal('field_missing', notSet(missing));
     const mismatch = firstPath('mismatched', shape, body);
     if (mismatch !== undefined) throw new Refusal('field_type', `type mismatch for field "${mismatch}"`);
-    const filled = withoutNulls(shape, body);
-    const again = schema.safeParse(filled);
-    if (again.success) return again.data;
-    throw new Refusal('field_value', explainValue(schema, filled, again.error.issues));
+    for (const { path, excess } of checkFields(shape, body))
+      if (excess !== null) throw new Refusal('field_value', `field "${path}" ${excess}`);
+    throw new Refusal('field_value', explainValue(schema, body, parsed.error.issues));
   };
 }
 
@@ -59,6 +59,7 @@ interface FieldCheck {
   path: string;
   missing: boolean;
   mismatched: boolean;
+  excess: string | null;
 }
 
 interface Table {
@@ -79,13 +80,18 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
         const path = prefix + name;
         const value = object[name];
         const set = isSet(value);
-        yield { path, missing: required && !set, mismatched: set && !hasType(value, wanted) };
+        yield {
+          path,
+          missing: required && !set,
+          mismatched: set && !hasType(value, wanted),
+          excess: excessOf(wanted, value),
+        };
         if (wanted.type === 'object') below.push({ prefix: `${path}.`, value, shape: wanted });
         if (wanted.type !== 'array' || !Array.isArray(value)) continue;
         const { item } = wanted;
-        // The first wrong item is enough: an array may have half a million.
+        // The first wrong item is enough.
         const wrong = value.findIndex((one) => !hasType(one, item));
-        if (wrong >= 0) yield { path: `${path}[${wrong}]`, missing: false, mismatched: true };
+        if (wrong >= 0) yield { path: `${path}[${wrong}]`, missing: false, mismatched: true, excess: null };
         if (item.type !== 'object') continue;
         for (const [index, one] of value.entries())
           below.push({ prefix: `${path}[${index}].`, value: one, shape: item });
@@ -98,9 +104,55 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
 const firstPath = (fault: 'missing' | 'mismatched', shape: Shape, body: JsonObject): string | undefined =>
   checkFields(shape, body).find((check) => check[fault])?.path;
 
-function withoutNulls(shape: Shape, value: unknown): unknown {
-  if (shape.type === 'array' && Array.isArray(value)) return value.map((item) => withoutNulls(shape.item, item));
-  if (shape.type !== 'object' || !isObject(value)) return value;
-  const fields = shape.fields.filter(({ name, nullable }) => isSet(value[name]) || (nullable && value[name] === null));
-  return Object.fromEntries(fields.map((field) => [field.name, withoutNulls(field.shape, value[field.name])]));
+function excessOf(shape: Shape, value: unknown): string | null {
+  if (shape.type === 'array' && Array.isArray(value) && value.length > shape.max)
+    return `has ${value.length} items: it must have at most ${shape.max} items`;
+  if (shape.type !== 'record' || !isObject(value)) return null;
+  const members = Object.keys(value).length;
+  if (members <= shape.max) return null;
+  return shape.refusalOf(value) ?? `has ${members} members: it must have at most ${shape.max} members`;
+}
+
+/** Above it a text is invalid in each normal form: NFC joins at most four UTF-16 units to one. */
+const MAX_UNITS_OF_CHARACTER = 8;
+
+/**
+ * Returns the value without members that the schema lacks, nulls that count as not set, and most of
+ * what exceeds a bound: as invalid as the whole, at a bounded cost. Copies only what changes.
+ */
+function boundedPart(shape: Shape, value: unknown): unknown {
+  switch (shape.type) {
+    case 'string': {
+      const longest = (shape.max + 1) * MAX_UNITS_OF_CHARACTER;
+      return typeof value === 'string' && value.length > longest ? value.slice(0, longest) : value;
+    }
+    case 'record': {
+      if (!isObject(value)) return value;
+      const names = Object.keys(value);
+      if (names.length <= shape.max) return value;
+      return Object.fromEntries(names.slice(0, shape.max + 1).map((name) => [name, value[name]]));
+    }
+    case 'array': {
+      if (!Array.isArray(value)) return value;
+      const items: unknown[] = value.length > shape.max ? value.slice(0, shape.max + 1) : value;
+      const parts = items.map((item) => boundedPart(shape.item, item));
+      return parts.length === value.length && parts.every((part, at) => part === items[at]) ? value : parts;
+    }
+    case 'object':
+      return isObject(value) ? boundedObject(shape, value) : value;
+    default:
+      return value;
+  }
+}
+
+function boundedObject({ fields }: Extract<Shape, { type: 'object' }>, value: JsonObject): JsonObject {
+  const part: JsonObject = {};
+  let unchanged = 0;
+  for (const { name, nullable, shape } of fields) {
+    const member = value[name];
+    if (member === undefined || (member === null && !nullable)) continue;
+    part[name] = boundedPart(shape, member);
+    if (part[name] === member) unchanged += 1;
+  }
+  return unchanged === Object.keys(value).length ? value : part;
 }

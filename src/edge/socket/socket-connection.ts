@@ -18,8 +18,12 @@ const MOST_REASON_BYTES = 123;
 /** A message outside of the protocol. Its text becomes the close reason. */
 export class BadMessage extends Error {}
 
+/** Bytes of a message that is JSON: a size or a signal. */
+const MAX_JSON_BYTES = 4 * 1024;
+
 /** Parses the JSON of a message; `form` is the text of the `BadMessage` for any other. */
 export function parseMessage<Schema extends z.ZodType>(schema: Schema, bytes: Buffer, form: string): z.output<Schema> {
+  if (bytes.length > MAX_JSON_BYTES) throw new BadMessage(form);
   try {
     return schema.parse(JSON.parse(bytes.toString('utf8')));
   } catch {

@@ -8,7 +8,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import { makeClient } from '../../../src/contract/client.ts';
 import type { Client, ClientCredential } from '../../../src/contract/client.ts';
 import type { LaunchRequest } from '../../../src/contract/instance.ts';
@@ -202,6 +202,21 @@ function exchange(
       });
     });
     asked.end(bytes ?? undefined);
+  });
+}
+
+/** Sends raw text, and returns all bytes until the server closes. */
+export function sendRaw(port: number, ...parts: (string | Buffer)[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    const socket = connect(port, '127.0.0.1', () => {
+      for (const part of parts) socket.write(part);
+    });
+    socket.on('data', (chunk) => chunks.push(chunk));
+    // A server that refuses a body before reading all of it resets the connection: the answer
+    // before the reset counts.
+    socket.on('error', (error) => (chunks.length > 0 ? undefined : reject(error)));
+    socket.on('close', () => resolve(Buffer.concat(chunks).toString('utf8')));
   });
 }
 

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { makeApi } from '../../../src/edge/http/api.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import type { BareApi } from './harness.ts';
-import { startEdge } from './harness.ts';
+import { sendRaw, startEdge } from './harness.ts';
 
 const ROUTE = '/resource/user/instance/list';
 let api: BareApi;
@@ -20,20 +20,7 @@ afterEach(async () => {
     throw new Error(`the server is not well after this test: ${status}`, { cause: faults });
 });
 
-/** Sends raw text, and returns all bytes until the server closes. */
-function exchangeRaw(...parts: (string | Buffer)[]): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    const socket = connect(api.port, '127.0.0.1', () => {
-      for (const part of parts) socket.write(part);
-    });
-    socket.on('data', (chunk) => chunks.push(chunk));
-    // A server that refuses a body before reading all of it resets the connection: the answer
-    // before the reset counts.
-    socket.on('error', (error) => (chunks.length > 0 ? undefined : reject(error)));
-    socket.on('close', () => resolve(Buffer.concat(chunks).toString('utf8')));
-  });
-}
+const exchangeRaw = (...parts: (string | Buffer)[]): Promise<string> => sendRaw(api.port, ...parts);
 const head = (...more: string[]): string =>
   [
     `POST /api${ROUTE} HTTP/1.1`,

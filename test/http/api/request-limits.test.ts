@@ -1,4 +1,4 @@
-/** Rates, security headers, depth of bodies, and pages of other sites at the API's edge. */
+/** Rates, security headers, and pages of other sites at the API's edge. */
 import { expect, onTestFinished, test } from 'vitest';
 import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from '../../../src/contract/routes.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
@@ -105,11 +105,20 @@ test('refuses the login cookie from pages of other origins on every route', asyn
   }
 });
 
-test('refuses a body of more than 64 levels, and takes brackets in text', async () => {
-  const api = await start(1_000);
-  const deep = (levels: number) => `{"x":${'['.repeat(levels)}${']'.repeat(levels)}}`;
-  const send = (body: string) => api.post('/user/info', body, { token });
-  expect(await send(deep(63))).toMatchObject({ status: 200 });
-  expect(await send(deep(64))).toMatchObject({ status: 400, text: expect.stringContaining('64 levels deep') });
-  expect(await send(`{"x":"\\"${'['.repeat(500)}"}`)).toMatchObject({ status: 200 });
+test('takes a KiB of a body as a request more, of the account or of the address', async () => {
+  const api = await start(100, { addressRate: 50 });
+  const left = async (bytes: number, path = '/instance/list') => {
+    const { headers } = await api.post(
+      path,
+      `{"x":"${'x'.repeat(bytes)}"}`,
+      path === '/instance/list' ? { token } : {},
+    );
+    return Number(/r=(\d+)/.exec(String(headers.ratelimit))?.[1]);
+  };
+  expect(await left(0)).toBe(999);
+  expect(await left(500_000)).toBeLessThan(525);
+  expect(await left(500_000)).toBeLessThan(50);
+  expect((await api.post('/instance/list', `{"x":"${'x'.repeat(500_000)}"}`, { token })).status).toBe(429);
+  const before = await left(0, '/user/login');
+  expect(await left(3_900, '/user/login')).toBeLessThanOrEqual(before - 3);
 });

@@ -102,7 +102,7 @@ test('bounds the header by names, by length of a name and by length in all', asy
   const long = await named(Array.from({ length: 20 }, (_, n) => 'ü'.repeat(60) + n));
   expect(long.length).toBeLessThan(1_100);
   expect(long).toMatch(/, \.\.\.$/);
-  const many = Array.from({ length: 50_000 }, (_, n) => `m${n}`);
+  const many = Array.from({ length: 3_900 }, (_, n) => `m${n}`);
   expect((await named(many)).split(', ')).toHaveLength(21);
 });
 

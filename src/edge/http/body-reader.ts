@@ -1,0 +1,139 @@
+/**
+ * Reads request bodies within the limits of their route. Members and depth of JSON are counted while
+ * the bytes arrive, so that parsing begins only if its cost is bounded.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { FastifyRequest } from 'fastify';
+import { MAX_BODY_DEPTH, MAX_BODY_MEMBERS } from '../../contract/common.ts';
+import { Refusal } from '../../domain/refusal.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Most bytes of JSON without spaces, an escape counted as its character. Absent: no JSON. */
+    jsonBytes?: number;
+  }
+}
+
+/** An escape `\u0000` has twice the bytes of a character in UTF-8. */
+const ESCAPED = 2;
+
+/** `bodyLimit` of a route with `jsonBytes`, which are exact where they are the limit of all routes. */
+export const wireBytesOf = (jsonBytes: number, most: number): number => Math.min(most, ESCAPED * jsonBytes);
+
+export interface BodyLimits {
+  wireBytes: number;
+  jsonBytes?: number | undefined;
+}
+
+const FIRST_BYTES = 4 * 1024;
+
+/** `done` is called once. After a refusal by its JSON the rest of the body is read and dropped. */
+export function readBody(
+  { headers: { 'content-length': length } }: Pick<FastifyRequest, 'headers'>,
+  payload: IncomingMessage,
+  { wireBytes, jsonBytes }: BodyLimits,
+  done: (error: Error | null, bytes?: Buffer) => void,
+): void {
+  const announced = length === undefined ? wireBytes : Number(length);
+  if (announced > wireBytes) {
+    done(bodyTooLarge(jsonBytes ?? wireBytes));
+    return;
+  }
+  const scan = jsonBytes === undefined ? null : makeJsonScan(jsonBytes);
+  // Pieces are copied: each would retain the buffer of a read of the socket.
+  let bytes = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_BYTES));
+  let used = 0;
+  let refused: Refusal | null = null;
+
+  const end = (error: Error | null): void => {
+    payload.off('data', onData).off('end', onEnd).off('error', onError).off('close', onError);
+    done(error, bytes.subarray(0, used));
+  };
+  const onData = (piece: Buffer): void => {
+    used += piece.length;
+    if (used > wireBytes) return end(bodyTooLarge(jsonBytes ?? wireBytes));
+    if (refused !== null) return;
+    if (used > bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.min(announced, Math.max(used, 2 * bytes.length)));
+      bytes.copy(larger);
+      bytes = larger;
+    }
+    piece.copy(bytes, used - piece.length);
+    refused = scan?.(piece) ?? null;
+    if (refused !== null) bytes = Buffer.alloc(0);
+  };
+  const onEnd = (): void => end(refused);
+  const onError = (): void => end(new Refusal('body_not_json', 'the request ended before its body was complete'));
+  payload.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
+  payload.resume();
+}
+
+const [QUOTE, BACKSLASH, COMMA, LETTER_U] = [0x22, 0x5c, 0x2c, 0x75];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+const SPACE = 0x20;
+/** `\u00e9` counts as three bytes. */
+const UNICODE_ESCAPE_EXTRA = 3;
+
+/** Counts brackets and commas outside of strings: also of text that is no JSON. */
+export function makeJsonScan(maxBytes: number): (piece: Uint8Array) => Refusal | null {
+  let depth = 0;
+  let members = 0;
+  let counted = 0;
+  let inString = false;
+  let isEscaped = false;
+  return (piece) => {
+    counted += piece.length;
+    let backslashAt = -1;
+    for (let at = 0; at < piece.length; at += 1) {
+      if (isEscaped) {
+        counted -= piece[at] === LETTER_U ? UNICODE_ESCAPE_EXTRA : 1;
+        isEscaped = false;
+        continue;
+      }
+      if (inString) {
+        if (backslashAt < at) backslashAt = positionOf(BACKSLASH, piece, at);
+        const quoteAt = positionOf(QUOTE, piece.subarray(0, backslashAt), at);
+        inString = quoteAt === backslashAt;
+        isEscaped = inString && backslashAt < piece.length;
+        at = quoteAt;
+        continue;
+      }
+      const byte = piece[at] ?? SPACE;
+      if (byte <= SPACE) counted -= 1;
+      else if (byte === QUOTE) inString = true;
+      else if (byte === COMMA) members += 1;
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
+        depth += 1;
+        members += 1;
+      } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth -= 1;
+      if (depth > MAX_BODY_DEPTH) return tooDeep();
+    }
+    if (members > MAX_BODY_MEMBERS) return tooManyMembers();
+    return counted > maxBytes ? bodyTooLarge(maxBytes) : null;
+  };
+}
+
+/** The end of the piece if the byte is not in it. */
+function positionOf(byte: number, piece: Uint8Array, from: number): number {
+  const at = piece.indexOf(byte, from);
+  return at < 0 ? piece.length : at;
+}
+
+const tooDeep = (): Refusal =>
+  new Refusal(
+    'body_not_json',
+    `the body nests arrays and objects more than ${MAX_BODY_DEPTH} levels deep: send at most ${MAX_BODY_DEPTH}`,
+  );
+
+const tooManyMembers = (): Refusal =>
+  new Refusal(
+    'body_too_large',
+    `the body has more than ${MAX_BODY_MEMBERS} members and items: send at most ${MAX_BODY_MEMBERS} in all its objects and arrays together`,
+  );
+
+const KIB = 1024;
+
+const bodyTooLarge = (most: number): Refusal => {
+  const size = most < KIB * KIB ? `${most / KIB} KiB` : `${most / KIB / KIB} MiB`;
+  return new Refusal('body_too_large', `the body is too large: at most ${most} bytes (${size}) are read`);
+};
