@@ -24,63 +24,9 @@ import type { LogSource } from '../domain/log-position.ts';
 import type { engineObjectKinds } from '../domain/orphan.ts';
 import type { progressUnits } from '../domain/operation.ts';
 import type { ProcessSignal } from '../domain/process-signals.ts';
+import type { Capabilities } from './capabilities.ts';
 
-/** Optional features: shown by the API, and checked before a launch is accepted. */
-export interface Capabilities {
-  rootDiskLimit: 'hard' | 'none';
-  /** The root disk and the console of an instance outlive `halt`. Reasons: as `whyNoDocker`. */
-  keepsRootDisk: boolean;
-  whyNoRootDisk?: string;
-  dockerInside: boolean;
-  /** Why `dockerInside` is false, and what would help: the end of a sentence about the region. */
-  whyNoDocker?: string;
-  saveImage: boolean;
-  whyNoSaveImage?: string;
-  gpus: boolean;
-  /** `dial` reaches any port of an instance. */
-  dial: boolean;
-  /** `joinNetwork` connects and listens within an instance's network, loopback included. */
-  joinNetwork: boolean;
-  whyNoJoinNetwork?: string;
-  listenUnix: boolean;
-  whyNoListenUnix?: string;
-  /** `pidsLimit` of a spec holds. */
-  processLimit: boolean;
-  whyNoProcessLimit?: string;
-  /** Protection of the host and of other instances. Reasons are written as `whyNoDocker`. */
-  isolation: {
-    /** No instance can use up a limit of the kernel that all share. */
-    kernelLimits: boolean;
-    whyNoKernelLimits?: string;
-    /** Processor, memory and processes are kept for the host's programs. */
-    hostReserve: boolean;
-    whyNoHostReserve?: string;
-    /** No account can fill the host's table of connections. */
-    connectionLimit: boolean;
-    whyNoConnectionLimit?: string;
-    /** Instances cannot reach link-local addresses, such as the metadata service of a cloud. */
-    linkLocalClosed: boolean;
-    whyLinkLocalOpen?: string;
-    /** `setEgress` can limit what instances connect to. */
-    egressPolicy: boolean;
-    whyNoEgressPolicy?: string;
-    /** `shared`: root inside is an unprivileged id of the host, the same for all instances. */
-    userNamespaces: 'none' | 'shared';
-    /** Names of the container runtimes that an instance type may have. */
-    runtimes: string[];
-  };
-  /** Whether programs inside see the size of the instance. Reasons are written as `whyNoDocker`. */
-  sizes: {
-    /** Instances with whole processors run on a set of that size. */
-    processors: boolean;
-    whyNoProcessors?: string;
-    /** `/proc` shows the memory, swap and processors of the instance. */
-    memory: boolean;
-    whyNoMemory?: string;
-  };
-}
-
-export type Isolation = Capabilities['isolation'];
+export type { Capabilities, Isolation } from './capabilities.ts';
 
 export interface Probe {
   version: string;

@@ -1,7 +1,7 @@
 /** Host of an engine: probe, usage, watch, and a restarted server. */
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import type { Capabilities } from '../../src/engines/contract.ts';
+import type { Capabilities, Isolation } from '../../src/engines/contract.ts';
 import {
   deadline,
   echoPort,
@@ -13,10 +13,12 @@ import {
 } from './subject.ts';
 
 /** A missing capability has a reason. */
-const promised = (capabilities: Capabilities, name: Promised, why: Reason): Record<string, unknown> =>
-  capabilities[name] ? { [name]: true } : { [name]: false, [why]: expect.stringMatching(/./) };
-type Promised = 'keepsRootDisk' | 'saveImage' | 'listenUnix' | 'processLimit';
-type Reason = Extract<keyof Capabilities, `whyNo${string}`>;
+const promised = <Of extends Capabilities | Isolation>(
+  capabilities: Of,
+  name: keyof Of & string,
+  why: Extract<keyof Of, `whyNo${string}`>,
+): Record<string, unknown> =>
+  capabilities[name] === true ? { [name]: true } : { [name]: false, [why]: expect.stringMatching(/./) };
 
 export function describeSurroundings(current: () => Subject): void {
   describe('probe', () => {
@@ -44,6 +46,8 @@ export function describeSurroundings(current: () => Subject): void {
         isolation: expect.objectContaining({
           connectionLimit: expect.any(Boolean),
           linkLocalClosed: expect.any(Boolean),
+          ...promised(probe.capabilities.isolation, 'callFilter', 'whyNoCallFilter'),
+          ...promised(probe.capabilities.isolation, 'securityModule', 'whyNoSecurityModule'),
           egressPolicy: expect.any(Boolean),
           kernelLimits: expect.any(Boolean),
           hostReserve: expect.any(Boolean),

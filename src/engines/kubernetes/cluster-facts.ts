@@ -157,6 +157,11 @@ function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capa
       connectionLimit: false,
       whyNoConnectionLimit: 'the table of connections is that of the nodes, which Berth does not set',
       linkLocalClosed: networkPolicies,
+      callFilter: false,
+      whyNoCallFilter:
+        "Pods have the filter of their node's container runtime (RuntimeDefault), and Berth cannot see whether it refuses vsock and io_uring",
+      securityModule: false,
+      whyNoSecurityModule: 'its nodes have AppArmor or SELinux, or not, and Berth cannot see it',
       egressPolicy: networkPolicies,
       ...(networkPolicies ? {} : { whyLinkLocalOpen: NOT_ENFORCED, whyNoEgressPolicy: NOT_ENFORCED }),
       userNamespaces: userNamespaces ? 'shared' : 'none',

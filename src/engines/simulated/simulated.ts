@@ -62,6 +62,8 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       hostReserve: true,
       connectionLimit: true,
       linkLocalClosed: true,
+      callFilter: true,
+      securityModule: true,
       egressPolicy: true,
       userNamespaces: 'none',
       runtimes: ['runc'],

@@ -21,6 +21,20 @@ sys.exit({errno.EPERM: 'not permitted', errno.EACCES: 'denied'}.get(ctypes.get_e
 
 const call = (number: number, ...args: number[]): string => libc(`syscall(${[number, ...args].join(', ')})`);
 
+/** Families of sockets that instances have no use for: vsock leads to the hypervisor. */
+const FOREIGN_FAMILIES = [3, 4, 8, 9, 21, 27, 29, 30, 31, 38, 40, 44, 45];
+
+/** A call of 32-bit x86, `int 0x80`: `socketcall` of `socket(40, SOCK_STREAM, 0)`. */
+const socketcall = `python3 -c "
+import ctypes, errno, mmap, os, sys
+page = mmap.mmap(-1, 4096, prot=7, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40)  # below 4 GiB
+page.write(bytes.fromhex('53b866000000bb0100000089f9cd805bc3'))
+address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+(ctypes.c_uint32 * 3).from_buffer(page, 1024)[:] = [40, 1, 0]
+got = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(address)(address + 1024)
+if got >= 0: sys.exit(0)
+sys.exit('not permitted' if got == -errno.ENOSYS else errno.errorcode[-got])"`;
+
 /** Each ends with a failure that says why: not for lack of a program to try. */
 const refused: Record<string, string[]> = {
   mounts: [
@@ -64,7 +78,14 @@ const refused: Record<string, string[]> = {
     call(164, 0, 0), // settimeofday
     call(169, 0xfee1dead, 672274793, 0, 0), // reboot
     call(250, 0, 0, 0, 0), // keyctl
+    call(323, 0), // userfaultfd
+    call(425, 0, 0), // io_uring_setup
+    call(426, -1, 0, 0, 0, 0, 0), // io_uring_enter
+    call(427, -1, 0, 0, 0), // io_uring_register
+    call(438, 0, 0, 0), // pidfd_getfd
+    call(442, 0, 0, 0, 0, 0), // mount_setattr
   ],
+  'sockets of other families': [...FOREIGN_FAMILIES.map((family) => libc(`socket(${family}, 1, 0)`)), socketcall],
 };
 
 /** Each prints what it found: nothing. */
@@ -72,6 +93,33 @@ const empty: Record<string, string[]> = {
   'an engine': ['find / -xdev -type s \\( -name "*docker*" -o -name "*containerd*" -o -name "*podman*" \\)'],
   'disks of the host': ['find /dev -type b', 'head -c 1 /proc/kcore', 'ls /sys/firmware', 'cat /proc/keys'],
   'processes of the host': ['cat /proc/[0-9]*/comm | grep -x "dockerd\\|containerd\\|vitest"'],
+};
+
+/** What the filter must leave alone: each succeeds. */
+const usual: Record<string, string> = {
+  threads: `python3 -c "
+import threading
+all = [threading.Thread(target=int) for _ in range(20)]
+for one in all: one.start()
+for one in all: one.join()"`,
+  'a debugger that traces its child': `python3 -c "
+import ctypes, os, signal
+child = os.fork()
+if child == 0:
+    assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0  # PTRACE_TRACEME
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+assert os.WIFSTOPPED(os.waitpid(child, 0)[1])
+assert ctypes.CDLL(None).ptrace(7, child, 0, 0) == 0  # PTRACE_CONT
+assert os.waitpid(child, 0)[1] == 0"`,
+  'sockets of IPv4, IPv6, Unix and netlink': `python3 -c "
+import socket
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX): socket.socket(family, socket.SOCK_STREAM)
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+socket.socketpair()"`,
+  'shared memory of processes': `python3 -c "
+import multiprocessing
+assert multiprocessing.Pool(2).map(abs, [-1, -2]) == [1, 2]"`,
 };
 
 describe('root inside an instance', () => {
@@ -91,6 +139,8 @@ describe('root inside an instance', () => {
       expect(exitCode, `${tried[index]}: ${stdout}`).not.toBe(0);
       expect(stderr, tried[index]).toMatch(/denied|not permitted|read-only|no such file|nonexistent|can't open|busy/i);
     }
+    for (const [what, script] of Object.entries(usual))
+      expect(await sh(script), what).toMatchObject({ exitCode: 0, stderr: '' });
     for (const script of Object.values(empty).flat())
       expect((await sh(`(${script}) 2>/dev/null`)).stdout, script).toBe('');
 

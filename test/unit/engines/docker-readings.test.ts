@@ -177,7 +177,7 @@ describe('create options', () => {
       PidsLimit: 100,
       ShmSize: 512 * 1024 * 1024,
       CapDrop: ['NET_RAW', 'MKNOD'],
-      SecurityOpt: ['no-new-privileges'],
+      SecurityOpt: ['no-new-privileges', expect.stringMatching(/^seccomp=/)],
       RestartPolicy: { Name: 'no' },
       PortBindings: { '22/tcp': [{ HostIp: '192.0.2.1', HostPort: '30022' }] },
       Ulimits: [

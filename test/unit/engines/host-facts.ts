@@ -28,5 +28,6 @@ export const hostFacts = (over: Partial<HostFacts> = {}): HostFacts => ({
   lxcfs: { whyNot: 'it is a test' },
   userNamespace: null,
   isolation: isolated,
+  setsCallFilter: true,
   ...over,
 });

@@ -9,6 +9,7 @@ import { makeLxcfs, type Lxcfs } from '../host/lxcfs.ts';
 import { parseProcessors } from '../container/processors.ts';
 import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
+import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
@@ -51,6 +52,8 @@ export interface HostFacts {
   processors: readonly number[] | null;
   lxcfs: Lxcfs;
   isolation: Isolation;
+  /** Instances get a filter of system calls from Berth. */
+  setsCallFilter: boolean;
   /** Ids of the host that containers have as 0, 1, 2 …; null without `userns-remap`. */
   userNamespace: IdRange | null;
 }
@@ -114,8 +117,12 @@ export function makeHost(
     const userNamespaces = facts.rootless || hasUserNamespaces(parsed.data) ? 'shared' : 'none';
     const lxcfs = facts.nsenter === null ? { whyNot: NO_MOUNTS } : await askLxcfs();
     const processors = hasCpusets && sizes.cpusets ? await readProcessors(cgroupParent ?? '') : null;
-    const isolation = { ...shown, userNamespaces, runtimes } as const;
-    return (last = { ...facts, cgroupParent, diskRates, isolation, lxcfs, processors });
+    const { shown: protections, setsCallFilter } = protectionsOf({
+      ...facts,
+      securityOptions: parsed.data.SecurityOptions ?? [],
+    });
+    const isolation = { ...shown, ...protections, userNamespaces, runtimes } as const;
+    return (last = { ...facts, cgroupParent, diskRates, isolation, setsCallFilter, lxcfs, processors });
   }
 
   return {
@@ -172,7 +179,10 @@ const sizesShown = (
   ...('whyNot' in lxcfs && { whyNoMemory: lxcfs.whyNot }),
 });
 
-type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'diskRates' | 'isolation' | 'lxcfs' | 'processors'> &
+type EngineFacts = Omit<
+  HostFacts,
+  'cgroupParent' | 'diskRates' | 'isolation' | 'setsCallFilter' | 'lxcfs' | 'processors'
+> &
   Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost; hasCpusets: boolean };
 
 async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<EngineFacts> {

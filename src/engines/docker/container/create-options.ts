@@ -1,7 +1,7 @@
 /**
  * Create options of an instance's container, and with them every right of an instance. Pure.
  *
- * The user inside is root, so isolation is the engine's: default seccomp profile, no new
+ * The user inside is root, so isolation is the engine's: a filter of system calls, no new
  * privileges, raw sockets or device nodes; limits on memory with swap, CPU, processes, log, files.
  */
 import { openFileLimitOf } from '../../../domain/instance-limits.ts';
@@ -10,6 +10,7 @@ import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';
 import { volumeMount } from '../../../docker/helper-container.ts';
 import type { HostFacts } from '../client/host-facts.ts';
+import { instanceFilter } from './call-filter.ts';
 
 const MIB = 1024 * 1024;
 
@@ -76,7 +77,7 @@ export function createOptions(
       // The default is 1024 or unlimited: too few for data loaders, or slow for close-all loops.
       ...openFilesOf(spec, host, 65_536),
       CapDrop: ['NET_RAW', 'MKNOD'],
-      SecurityOpt: ['no-new-privileges'],
+      SecurityOpt: ['no-new-privileges', ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : [])],
       ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
       Init: host.hasInit,
       RestartPolicy: { Name: 'no' },

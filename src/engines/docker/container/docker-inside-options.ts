@@ -16,6 +16,7 @@
 import type { ContainerCreateOptions } from 'dockerode';
 import { dockerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec } from '../../contract.ts';
+import { denyingFilter, IO_URING } from './call-filter.ts';
 import { bindOf, limitsOf, openFilesOf, parentOf, SOCKET_FOLDER } from './create-options.ts';
 import type { DockerMode, HostFacts } from '../client/host-facts.ts';
 
@@ -94,22 +95,18 @@ const FORBIDDEN_CALLS = [
   'ioperm iopl kexec_file_load kexec_load lookup_dcookie nfsservctl perf_event_open',
   'quotactl quotactl_fd reboot settimeofday stime swapoff swapon syslog uselib ustat',
   'fanotify_init kcmp move_pages process_vm_readv process_vm_writev userfaultfd vhangup',
-  'io_uring_enter io_uring_register io_uring_setup vm86 vm86old add_key request_key',
+  'vm86 vm86old add_key request_key',
 ].flatMap((line) => line.split(' '));
-const callFilter = JSON.stringify({
-  defaultAction: 'SCMP_ACT_ALLOW',
-  syscalls: [{ names: FORBIDDEN_CALLS, action: 'SCMP_ACT_ERRNO' }],
-});
 
 const rootlessRights = {
   CapDrop: ['ALL'],
   CapAdd: ['SETUID', 'SETGID'],
-  SecurityOpt: [`seccomp=${callFilter}`, 'apparmor=unconfined'],
+  SecurityOpt: [`seccomp=${denyingFilter([...FORBIDDEN_CALLS, ...IO_URING])}`, 'apparmor=unconfined'],
   Devices: [{ PathOnHost: '/dev/net/tun', PathInContainer: '/dev/net/tun', CgroupPermissions: 'rwm' }],
 };
 
 const nestedRights = {
   CapAdd: ['SYS_ADMIN', 'NET_ADMIN'],
-  SecurityOpt: ['seccomp=unconfined', 'apparmor=unconfined'],
+  SecurityOpt: [`seccomp=${denyingFilter(IO_URING)}`, 'apparmor=unconfined'],
   CgroupnsMode: 'private' as const,
 };

@@ -8,6 +8,7 @@ import { ensureFreeMoves } from './group-moves.ts';
 import { instanceGroupOf, type GroupHost } from './instance-group.ts';
 import { raiseCommand, type LowLimit } from './kernel-limits.ts';
 import { ensureKernelLimits, type KernelLimitsMode } from './sysctls.ts';
+import type { EngineProtections } from './protections.ts';
 import { makeWarnings } from './warnings.ts';
 
 export interface IsolationConfig {
@@ -34,7 +35,7 @@ export interface IsolationHost extends Pick<GroupHost, 'cgroupVersion' | 'cgroup
 }
 
 export interface HostIsolation {
-  shown: Omit<Isolation, 'userNamespaces' | 'runtimes'>;
+  shown: Omit<Isolation, keyof EngineProtections['shown'] | 'userNamespaces' | 'runtimes'>;
   /** `CgroupParent` of new containers; null: the engine's default. */
   cgroupParent: string | null;
   diskRates: readonly DiskRate[];
