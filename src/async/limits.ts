@@ -27,8 +27,15 @@ export interface KeyedLimit {
   readonly total: number;
 }
 
+export interface KeyedLimitOptions {
+  total: number;
+  perKey: number | ((free: number) => number);
+  /** Permits of each key beyond `total`, so that no other keys can take them. Default: none. */
+  share?: number;
+}
+
 /** Grants `total` permits at once. A `perKey` below the free ones leaves capacity for new keys. */
-export function makeKeyedLimit(max: { total: number; perKey: number | ((free: number) => number) }): KeyedLimit {
+export function makeKeyedLimit({ share = 0, ...max }: KeyedLimitOptions): KeyedLimit {
   const counts = new Map<string, number>();
   let total = 0;
   const countOf = (key: string): number => counts.get(key) ?? 0;
@@ -36,7 +43,7 @@ export function makeKeyedLimit(max: { total: number; perKey: number | ((free: nu
     tryAcquire(key, given) {
       const free = max.total - total;
       const maxOfKey = given ?? (typeof max.perKey === 'number' ? max.perKey : max.perKey(free));
-      if (free <= 0 || countOf(key) >= maxOfKey) return null;
+      if ((free <= 0 && countOf(key) >= share) || countOf(key) >= maxOfKey) return null;
       counts.set(key, countOf(key) + 1);
       total += 1;
       return once(() => {

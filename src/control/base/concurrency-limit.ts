@@ -11,14 +11,16 @@ export interface ConcurrencyLimit {
 export interface ConcurrencyLimitOptions {
   perAccount: number;
   total: number;
+  /** Permits that an account gets even above `total`: a few accounts cannot use up those of all. */
+  share?: number;
   retryAfterS: number;
   /** Message of the refusal, from the number of permits held. */
   full: { mine(count: number, max: number): string; all(count: number): string };
 }
 
 export function makeConcurrencyLimit(options: ConcurrencyLimitOptions): ConcurrencyLimit {
-  const { perAccount, total, retryAfterS, full } = options;
-  const limit = makeKeyedLimit({ perKey: perAccount, total });
+  const { perAccount, total, share = 0, retryAfterS, full } = options;
+  const limit = makeKeyedLimit({ perKey: perAccount, total, share });
   return {
     countOf: limit.countOf,
     acquire(accountId, max = perAccount) {

@@ -42,6 +42,7 @@ export function makeEventFeed({
   const limit = makeConcurrencyLimit({
     perAccount: quotaKinds.eventStreams.builtIn,
     total: MAX_STREAMS,
+    share: 2,
     retryAfterS: RETRY_AFTER_S,
     full: {
       mine: (used, limit) => overQuota('eventStreams', { limit, used, asked: 1 }).message,

@@ -11,7 +11,7 @@ import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
 import type { Forwarding } from '../routing/gateway-types.ts';
 
-const LIMITS = { perAccount: 16, total: 256, retryAfterS: 2 };
+const LIMITS = { perAccount: 16, total: 256, share: 2, retryAfterS: 2 };
 const OPEN_MS = 30_000;
 const END_MS = 15_000;
 const FIRST_BYTES = 16 * 1024;

@@ -64,6 +64,7 @@ export function makeFiles({ findVolume, openFiles, uses }: FileDeps): Files {
   const limiter = makeConcurrencyLimit({
     perAccount: MAX_PER_ACCOUNT,
     total: MAX_TOTAL,
+    share: 1,
     retryAfterS: RETRY_AFTER_S,
     full: { mine: (count) => `${count} of your ${message}`, all: (count) => `${count} ${message}` },
   });

@@ -75,6 +75,7 @@ export function makeWebhooks(deps: WebhookDeps): Webhooks {
   const sending = makeConcurrencyLimit({
     perAccount: 2,
     total: 32,
+    share: 1,
     retryAfterS: 5,
     full: {
       mine: (count) =>

@@ -41,8 +41,8 @@ export interface Logs {
 
 const PAGE_BYTES = 1024 * 1024;
 const READ_DEADLINE_MS = 30_000;
-const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
-const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
+const READS = { perAccount: 4, total: 16, share: 2, retryAfterS: 1 };
+const STREAMS = { perAccount: 8, total: 256, share: 2, retryAfterS: 10 };
 
 type LogDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & {
   accountVersions: AccountVersions;

@@ -18,7 +18,7 @@ export interface Terminals {
   close(caller: Caller, terminal: { instanceId: string; name: string }): Promise<void>;
 }
 
-const VIEWERS = { perAccount: 64, total: 2_000, retryAfterS: 2 };
+const VIEWERS = { perAccount: 64, total: 2_000, share: 2, retryAfterS: 2 };
 
 interface Deps {
   store: Pick<Store, 'read'>;
