@@ -265,6 +265,7 @@ const systemDateIn = new Set([
   'src/control/base/time.ts',
   'src/edge/at-time.ts',
   'src/edge/link/follow-control.ts',
+  'src/edge/ssh/front.ts',
   'src/edge/ssh/login.ts',
   'src/engines/docker/usage/usage.ts',
   'src/engines/kubernetes/cluster-usage.ts',

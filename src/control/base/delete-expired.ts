@@ -1,7 +1,7 @@
-/** Deletes expired data: released instances in lists, stored answers, events, past operations. */
+/** Deletes expired data: released instances (first from lists), answers, events, operations. */
 import { deleteEventsBefore, bumpVersion } from '../../store/tables/events.ts';
 import { deleteAnswersBefore } from '../../store/tables/idempotency.ts';
-import { unlistReleased } from '../../store/tables/instances.ts';
+import { deleteReleased, unlistReleased } from '../../store/tables/instances.ts';
 import { deleteOperationsBefore } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import type { TaskDeps } from './deps.ts';
@@ -10,6 +10,8 @@ import type { TaskDeps } from './deps.ts';
 const ANSWERS_RETAINED_MS = 24 * 3_600_000;
 const EVENTS_RETAINED_MS = 30 * 24 * 3_600_000;
 const RELEASED_LISTED_MS = 3_600_000;
+/** A budget of a label counts the released instances of its month. */
+const RELEASED_RETAINED_MS = 62 * 24 * 3_600_000;
 const BATCH = 500;
 
 interface ExpireDeps extends Pick<TaskDeps, 'store' | 'time'> {
@@ -30,5 +32,7 @@ export async function deleteExpired(deps: ExpireDeps): Promise<void> {
   const deleteAnswers = (tx: Db): Promise<number> => deleteAnswersBefore(tx, time.now() - ANSWERS_RETAINED_MS, BATCH);
   const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, time.now() - eventRetentionMs, BATCH);
   const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, time.now() - eventRetentionMs, BATCH);
-  for (const some of [unlist, deleteAnswers, events, operations]) while ((await store.write(some)) === BATCH);
+  const releasedRetainedMs = Math.max(eventRetentionMs, RELEASED_RETAINED_MS);
+  const released = (tx: Db): Promise<number> => deleteReleased(tx, time.now() - releasedRetainedMs, BATCH);
+  for (const some of [unlist, deleteAnswers, events, operations, released]) while ((await store.write(some)) === BATCH);
 }

@@ -379,6 +379,33 @@ export async function unlistReleased(
   );
 }
 
+/**
+ * Deletes instances that are unlisted and were released earlier, with their labels, a page at a
+ * time. Those that paid ahead stay: exports name a purchase by its instance. Returns how many.
+ */
+export async function deleteReleased(tx: Db, releasedBeforeMs: number, limit: number): Promise<number> {
+  const other = tx
+    .selectFrom('entry')
+    .select('entry.id')
+    .where('subjectId', '=', sql.ref<string>('instance.id'))
+    .where('kind', '<>', sql.lit('charge'));
+  const rows = await tx
+    .selectFrom('instance')
+    .select('id')
+    .where('listed', '=', sql.lit(0))
+    .where('releasedAtMs', '<=', releasedBeforeMs)
+    .where('dueAtMs', 'is', null)
+    .where((where) => where.not(where.exists(other)))
+    .orderBy('releasedAtMs')
+    .limit(limit)
+    .execute();
+  const ids = rows.map(({ id }) => id);
+  if (ids.length === 0) return 0;
+  await tx.deleteFrom('label').where('subjectId', 'in', ids).execute();
+  await tx.deleteFrom('instance').where('id', 'in', ids).execute();
+  return ids.length;
+}
+
 export const publicTextOf = (row: InstanceRow, region: Region): string =>
   JSON.stringify(publicInstance(instanceFromRow(row), region));
 

@@ -189,6 +189,15 @@ onBothEngines('an archived instance', (open) => {
     clock.aheadMs = HOUR_MS + 60_000;
     await deleteExpired(deps);
     expect(await listed()).toBe(0);
+    const stored = async (): Promise<number> =>
+      (await world.store.read.selectFrom('instance').select('id').execute()).length;
+    clock.aheadMs = 61 * 24 * HOUR_MS;
+    await deleteExpired(deps);
+    expect(await stored()).toBe(1);
+    clock.aheadMs = 63 * 24 * HOUR_MS;
+    await deleteExpired(deps);
+    expect(await stored()).toBe(0);
+    expect(await world.store.read.selectFrom('usagePeriod').selectAll().execute()).not.toEqual([]);
   });
 
   test('reports a missing root disk, and starts from the image', async () => {
