@@ -49,6 +49,7 @@ import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
+import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
 import { costOfBody, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
@@ -158,8 +159,9 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit, rates);
   const handlers = makeHandlers(control, pages, secureCookies);
   const { authenticate } = control.access;
-  mountJsonRoutes(app, { handlers, authorize, authenticate, ownOrigins, log, slowMs });
-  mountStreams(app, options, { authorize, slowSenders, recordRequest });
+  const reports = makeReportQueue();
+  mountJsonRoutes(app, { handlers, reports, authorize, authenticate, ownOrigins, log, slowMs });
+  mountStreams(app, options, { reports, authorize, slowSenders, recordRequest });
   if (consoleFiles) mountConsole(app, consoleFiles);
   mountServerPages(app, { ...options, hasConsole: consoleFiles !== null });
   mountLoginPage(app, options);
@@ -278,14 +280,15 @@ function mountStreams(
   app: FastifyInstance,
   { control, log, fileStalledMs: stalledMs, eventBeatMs, socketBeatMs }: ApiOptions,
   {
+    reports,
     authorize,
     slowSenders,
     recordRequest,
-  }: { authorize: Authorize; slowSenders: SlowSenders; recordRequest: RecordRequest },
+  }: { reports: ReportQueue; authorize: Authorize; slowSenders: SlowSenders; recordRequest: RecordRequest },
 ): void {
   const logins = makeLoginWatch(app, control);
   const streams = makeStreams(app, { logins, log, beatMs: eventBeatMs });
-  const parts = { control, authorize, recordRequest, logins, streams, slowSenders, log, stalledMs };
+  const parts = { control, reports, authorize, recordRequest, logins, streams, slowSenders, log, stalledMs };
   const mountSocket = mountSockets(app, parts, socketBeatMs);
   const mountByName: Record<StreamRouteName, () => void> = {
     events: () => mountEventStream(app, parts),

@@ -59,7 +59,7 @@ export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName
     async handler(request, reply) {
       const caller = await deps.authorize(request, route, reply);
       const asked = validate(queryOf(request, route.query));
-      const source = await open(deps.control, caller, asked);
+      const source = await deps.reports.run(caller.accountId, () => open(deps.control, caller, asked));
       await deps.recordRequest(request, reply);
       await deps.streams.open({ request, reply, caller }, async ({ abort }) => {
         const headers = { 'content-type': type, ...headersOf(type, `${name}-${asked.month}.csv`) };

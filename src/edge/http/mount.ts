@@ -25,6 +25,7 @@ import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { costOf, type RequestRates } from './request-rates.ts';
+import { isReport, type ReportQueue } from './report-queue.ts';
 import { checkBodyHeaders, idempotencyOf, parseBody, quoteIdOf, waitMsOf } from './request.ts';
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
@@ -76,6 +77,7 @@ export interface StreamParts {
   logins: LoginWatch;
   streams: Streams;
   slowSenders: SlowSenders;
+  reports: ReportQueue;
   log: Pick<Log, 'warn'>;
   stalledMs: number | undefined;
 }
@@ -85,6 +87,7 @@ export interface MountDeps {
   authorize: Authorize;
   authenticate: Access['authenticate'];
   ownOrigins: ReadonlySet<string>;
+  reports: ReportQueue;
   log: Pick<Log, 'warn'>;
   slowMs: number;
 }
@@ -101,7 +104,8 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
   const mountClosed = <Name extends ClosedRouteName>(name: Name): void =>
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
-      return closed[name](caller, input);
+      const answer = () => closed[name](caller, input);
+      return isReport(jsonRouteOf(name)) ? deps.reports.run(caller.accountId, answer) : answer();
     });
   for (const name of jsonRouteNames) {
     if (isOpen(name)) mountOpen(name);
