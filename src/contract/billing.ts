@@ -55,7 +55,7 @@ const transitions = answer(
   'UsageTransitions',
   {
     opened: transition.describe('Event that opened the period'),
-    closed: transition.describe('Event that closed it; absent while it is open').optional(),
+    closed: transition.describe('Event that closed it; absent while it is open, and where a gap, a new name or new labels ended it').optional(),
   },
   'Events that opened and closed a usage period',
 );
@@ -106,7 +106,7 @@ const period = answer(
   {
     periodId: text('ID of the period'),
     ...subject,
-    name: text('Name of the resource when the period began'),
+    name: text('Name of the resource in the period'),
     meter: oneOfText(meters, 'What is metered'),
     state: oneOfText(meterStates, 'Whether the time is charged; the others are free, or paid ahead'),
     regionId: text('Region'),
@@ -115,7 +115,7 @@ const period = answer(
     quantity: integer('1 for an instance that runs, otherwise the size in GB'),
     fromUnixMs: unixMs('Start'),
     untilUnixMs: integerOrNull('End, Unix milliseconds; null while the period is open'),
-    freeMs: integer('Milliseconds of a charged period that are free: nobody knows whether the instance ran'),
+    freeMs: integer('Always 0: free time has periods of its own'),
     amount: decimal('Dollars charged so far; 0 for free time'),
     transitions: transitions.describe('Events that opened and closed the period'),
   },

@@ -31,6 +31,7 @@ import { capacityHolders } from './migrations/0028-capacity-holders.ts';
 import { templates } from './migrations/0029-templates.ts';
 import { listOrder } from './migrations/0030-list-order.ts';
 import { timeZones } from './migrations/0033-time-zones.ts';
+import { booksByHour } from './migrations/0040-books-by-hour.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -67,6 +68,7 @@ export const migrations: readonly Migration[] = [
   templates,
   listOrder,
   timeZones,
+  booksByHour,
 ];
 
 export async function openStore(options: {

@@ -70,8 +70,8 @@ export function wrongBalances(
   });
 }
 
-/** Milliseconds that were charged; a step of the clock does not change them. */
-export const paidMs = ({ chargedUntilMs, openedAtMs, freeMs }: Period): number => chargedUntilMs - openedAtMs - freeMs;
+/** Milliseconds that were charged. */
+export const paidMs = ({ chargedUntilMs, openedAtMs }: Period): number => chargedUntilMs - openedAtMs;
 
 /**
  * Periods of one resource, in their order: they follow each other, and bookings and carry of each
@@ -81,13 +81,17 @@ export function wrongPeriods(periods: readonly Period[], booked: ReadonlyMap<num
   const wrong: string[] = [];
   const meters = new Map<string, { cost: bigint; micros: bigint; unitMs: bigint; carry: bigint }>();
   let endMs = -Infinity;
+  /** No event ends a period that a gap splits, or a step of the clock, or new labels. */
+  const isSplit = ({ openSeq, closeSeq, closedAtMs }: Period, at: number): boolean =>
+    closedAtMs !== null && closeSeq === null && periods[at + 1]?.openSeq === openSeq;
   for (const [at, period] of periods.entries()) {
     const { id, subjectId, meter, openedAtMs, closedAtMs, closeSeq, isCharging } = period;
     const name = `the period ${id} of ${subjectId}`;
     if (openedAtMs < endMs) wrong.push(`${name} begins before the end of the one before`);
-    endMs = closedAtMs ?? Infinity;
+    // A clock that was set back repeats time.
+    endMs = isSplit(period, at) || closedAtMs === openedAtMs ? -Infinity : (closedAtMs ?? Infinity);
     if (closedAtMs === null && at < periods.length - 1) wrong.push(`${name} is open, and another follows`);
-    if (closedAtMs !== null && (closedAtMs < openedAtMs || closeSeq === null || isCharging === 1))
+    if (closedAtMs !== null && (closedAtMs < openedAtMs || (closeSeq === null && !isSplit(period, at)) || isCharging === 1))
       wrong.push(`${name} is closed and not over`);
     const entries = booked.get(id) ?? 0;
     if (entries !== period.chargedMicros)
@@ -172,6 +176,7 @@ interface PublicRate {
 export function wrongReplay(events: readonly RateEvent[], periods: readonly Period[]): string[] {
   const stored = periods
     .filter(({ state }) => state !== 'gap')
+    .filter(({ openSeq }, at, all) => all[at + 1]?.openSeq !== openSeq)
     .map(({ meter, state, priceMicros, quantity, openSeq, closeSeq }) =>
       JSON.stringify([meter, state, priceMicros, quantity, openSeq, closeSeq]),
     );

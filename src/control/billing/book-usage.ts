@@ -4,15 +4,17 @@ import { meters } from '../../domain/meter.ts';
 import { spend } from '../../domain/purse.ts';
 import { oneOf } from '../../store/db/columns.ts';
 import type { UsageEntry, Wallet } from '../../store/tables/ledger.ts';
-import type { ChargedColumns, PeriodRow } from '../../store/tables/usage-periods.ts';
+import type { ChargedColumns, PeriodRow, Split } from '../../store/tables/usage-periods.ts';
 
 export interface Booking {
   entries: UsageEntry[];
   charged: ChargedColumns[];
   wallets: Map<string, Wallet>;
-  /** Periods that were not booked for too long; the span is free. */
-  gaps: { period: PeriodRow; freeMs: number }[];
+  /** Of periods that were not booked for too long; the span is free. */
+  gaps: (Split & Pick<PeriodRow, 'regionId'>)[];
 }
+
+const isGap = ({ chargedUntilMs }: PeriodRow, untilMs: number): boolean => untilMs - chargedUntilMs > MAX_GAP_MS;
 
 /** The accounts of the periods are in `wallets`; a period of another account is left as it is. */
 export function bookUsage(
@@ -25,34 +27,26 @@ export function bookUsage(
   for (const { period, untilMs } of periods) {
     const wallet = wallets.get(period.accountId);
     if (!wallet || untilMs <= period.chargedUntilMs) continue;
-    const freeMs = untilMs - period.chargedUntilMs;
-    if (freeMs > MAX_GAP_MS) {
-      booking.gaps.push({ period, freeMs });
-      const { id, chargedMicros, carry } = period;
-      booking.charged.push({ id, chargedMicros, carry, chargedUntilMs: untilMs, freeMs: period.freeMs + freeMs });
-      continue;
-    }
-    booking.charged.push(bookPeriod(period, untilMs, wallet, nowMs, booking));
+    const { id, regionId, chargedUntilMs: closedAtMs } = period;
+    if (isGap(period, untilMs)) booking.gaps.push({ id, regionId, closedAtMs, nextAtMs: untilMs, isCharging: 1 });
+    else booking.charged.push(bookPeriod(period, untilMs, wallet, nowMs, booking));
   }
   return booking;
 }
 
-export interface Beginning {
-  /** After the period before, also when the clock was set back. */
-  openedAtMs: number;
-  chargedUntilMs: number;
-}
-
-/** `isKnown` is false when nobody knows whether the resource ran after its last booking. */
+/**
+ * Returns the end of a period that closes now, and the beginning of the next: the time between is a
+ * gap. `isKnown` is false when nobody knows whether the resource ran after its last booking.
+ */
 export function endOf(
-  { openedAtMs, chargedUntilMs, isCharging }: PeriodRow,
+  period: PeriodRow,
   { nowMs, isKnown }: { nowMs: number; isKnown: boolean },
-): { untilMs: number; closedAtMs: number; next: Beginning } {
-  const bookedMs = isCharging === 1 ? chargedUntilMs : nowMs;
-  const untilMs = isKnown ? Math.max(nowMs, bookedMs) : bookedMs;
-  const closedAtMs = Math.max(untilMs, openedAtMs);
-  const next = { openedAtMs: Math.max(nowMs, closedAtMs), chargedUntilMs: Math.max(nowMs, untilMs) };
-  return { untilMs, closedAtMs, next };
+): { closedAtMs: number; nextAtMs: number } {
+  const { openedAtMs, chargedUntilMs, isCharging } = period;
+  // The clock may have been set back before the period began.
+  if (isCharging === 0) return { closedAtMs: Math.max(nowMs, openedAtMs), nextAtMs: nowMs };
+  const nextAtMs = Math.max(nowMs, chargedUntilMs);
+  return { closedAtMs: isKnown && !isGap(period, nowMs) ? nextAtMs : chargedUntilMs, nextAtMs };
 }
 
 function bookPeriod(
@@ -93,5 +87,5 @@ function bookPeriod(
       });
   }
   wallets.set(wallet.accountId, { ...wallet, purse });
-  return { id: period.id, chargedUntilMs, chargedMicros, carry: Number(carry), freeMs: period.freeMs };
+  return { id: period.id, chargedUntilMs, chargedMicros, carry: Number(carry) };
 }

@@ -1,5 +1,6 @@
 /** Books metered use at each full minute. A repeated run books nothing. */
 import { lastFullMinute } from '../../domain/charge.ts';
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { isSqlite } from '../../store/db/dialect.ts';
 import type { Db, Store } from '../../store/store.ts';
 import {
@@ -14,7 +15,8 @@ import { shiftMoneyDates } from '../../store/tables/money-steps.ts';
 import {
   duePeriods,
   endOfChargingWindow,
-  shiftOpenPeriods,
+  splitAtStep,
+  splitPeriods,
   writeCharged,
   type DuePeriods,
   type PeriodRow,
@@ -53,6 +55,7 @@ async function bookPage(
   const { entries, charged, wallets, gaps } = bookUsage(toBook, before, due.nowMs);
   await writeUsageEntries(tx, entries);
   await writeCharged(tx, charged);
+  await splitPeriods(tx, gaps);
   await saveWallets(tx, before, wallets.values());
   return { lastId, gaps };
 }
@@ -69,7 +72,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     log.warn({ stepMs }, 'the system clock was set; the time that it skipped or repeated is not charged');
     let appliedMs = 0;
     const apply = async (tx: Db): Promise<void> => {
-      await shiftOpenPeriods(tx, stepMs);
+      await splitAtStep(tx, stepMs);
       await shiftMoneyDates(tx, stepMs);
       clock.applyStep(stepMs - appliedMs);
       appliedMs = stepMs;
@@ -99,10 +102,11 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
   }
 
   async function reportGaps(gaps: Booking['gaps']): Promise<void> {
-    const freeHours = Math.round(Math.max(...gaps.map(({ freeMs }) => freeMs)) / 360_000) / 10;
+    const longestMs = Math.max(...gaps.map(({ closedAtMs, nextAtMs }) => nextAtMs - closedAtMs));
+    const freeHours = Math.round(longestMs / 360_000) / 10;
     const data = { periods: gaps.length, freeHours };
+    const subjectId = gaps[0]?.regionId ?? '';
     log.warn(data, 'usage was not booked for more than an hour; that time is not charged');
-    const subjectId = gaps[0]?.period.regionId ?? '';
     await store.write((tx) => notifyAdministrators(tx, { atMs: time.now(), kind: 'billing.gap', subjectId, data }));
   }
 
@@ -110,12 +114,16 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     await followClock();
     await expireGrants(store, time.now());
     if (!metering.isBilled) return;
+    let storageUntilMs = clock.now();
     for (const { regionId, health } of regions.all()) {
       if (!health.answers) metering.lost(regionId);
       const seenAtMs = metering.seenAtMs(regionId);
-      if (seenAtMs !== null) await book({ regionId, untilMs: lastFullMinute(Math.min(seenAtMs, clock.now())) });
+      if (seenAtMs === null) continue;
+      await book({ regionId, untilMs: lastFullMinute(Math.min(seenAtMs, clock.now())) });
+      // Of one minute, compute pays first: storage waits for the sweep of each region that answers.
+      if (clock.now() - seenAtMs < MINUTE_MS) storageUntilMs = Math.min(storageUntilMs, seenAtMs);
     }
-    await book({ regionId: null, untilMs: lastFullMinute(clock.now()) });
+    await book({ regionId: null, untilMs: lastFullMinute(storageUntilMs) });
   };
 }
 

@@ -3,12 +3,12 @@ import { monthSpan, type TimeSpan } from '../../domain/usage-buckets.ts';
 import {
   accountsAfter,
   chargesAfter,
-  describedPeriods,
   idBounds,
   instanceResources,
   regionNames,
   type ChargedResource,
 } from '../../store/tables/book-export.ts';
+import { periodsById } from '../../store/tables/book-pages.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
@@ -61,7 +61,7 @@ export function makeChargeExports({
       const last = entries.at(-1);
       if (last === undefined) return;
       const ids = entries.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
-      const periods = new Map((await describedPeriods(db, [...new Set(ids)])).map((period) => [period.id, period]));
+      const periods = new Map((await periodsById(db, [...new Set(ids)])).map((period) => [period.id, period]));
       const paidAhead = entries.flatMap(({ periodId, subjectId }) => (periodId === null ? [subjectId] : []));
       const instances = await instanceResources(db, [...new Set(paidAhead)]);
       yield entries.map((entry) => {

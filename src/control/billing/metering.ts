@@ -3,6 +3,8 @@
  * locks the account's row. A closed period is charged to its end.
  */
 import { makeBoundedMap, type BoundedMap } from '../../async/bounded-map.ts';
+import { lastFullMinute } from '../../domain/charge.ts';
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { isSameRate, type Priced, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
@@ -14,15 +16,17 @@ import { appendEvent, type AppendedEvent, type NewEvent } from '../../store/tabl
 import { lockWallets, saveWallets, writeUsageEntries } from '../../store/tables/ledger.ts';
 import {
   closePeriod,
+  describePeriod,
   insertPeriod,
   lastChargedOf,
   openPeriodOf,
+  splitPeriods,
   writeCharged,
   type PeriodRow,
 } from '../../store/tables/usage-periods.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
-import { bookUsage, endOf, type Beginning } from './book-usage.ts';
+import { bookUsage, endOf } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
 import { refuseUnpaidStorage, type StartMargin } from './refuse-unpaid.ts';
 import { makeSeenRuns, type SeenRuns } from './seen-runs.ts';
@@ -64,6 +68,11 @@ export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   bookings(): number;
   /** Writes the event, and the period that it opens or closes. */
   appendEvent(tx: Db, event: NewEvent, subject: Metered, change: RateChange): Promise<AppendedEvent>;
+  /**
+   * The labels or the name of a resource have changed: they are those of what is booked from now
+   * on. At most one period a minute begins so.
+   */
+  describe(tx: Db, subject: { id: string; name: string }): Promise<void>;
 }
 
 export interface MeteringDeps {
@@ -79,36 +88,40 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
   let bookings = 0;
   const { isKnown, ...seen } = makeSeenRuns(clock, (regionId) => regions.of(regionId).health.answers);
 
-  async function close(tx: Db, period: PeriodRow, closeSeq: number): Promise<Beginning> {
-    const nowMs = clock.now();
-    const { untilMs, closedAtMs, next } = endOf(period, { nowMs, isKnown: isKnown(period) });
+  /** The time of an event by the meter's clock; a clock that was set since then tells nothing of it. */
+  const metered = (atMs: number): number => {
+    const lagMs = time.now() - atMs;
+    return clock.now() - (lagMs > 0 && lagMs < MINUTE_MS ? lagMs : 0);
+  };
+
+  /** Returns when the next period begins. */
+  async function close(tx: Db, period: PeriodRow, { nowMs, closeSeq }: { nowMs: number; closeSeq: number }) {
+    const { closedAtMs, nextAtMs } = endOf(period, { nowMs, isKnown: isKnown(period) });
     if (period.isCharging === 1) {
       const before = await lockWallets(tx, [period.accountId]);
-      const { entries, charged, wallets } = bookUsage([{ period, untilMs }], before, time.now());
+      const { entries, charged, wallets } = bookUsage([{ period, untilMs: closedAtMs }], before, time.now());
       await writeUsageEntries(tx, entries);
       await writeCharged(tx, charged);
       await saveWallets(tx, before, wallets.values());
     }
     await closePeriod(tx, { id: period.id, closedAtMs, closeSeq });
-    if (closedAtMs < next.openedAtMs)
-      await insertPeriod(tx, gapAfter(period, { untilMs: closedAtMs, nowMs: next.openedAtMs, closeSeq }));
-    return next;
+    if (closedAtMs < nextAtMs) await insertPeriod(tx, gapAfter(period, { closedAtMs, nextAtMs, closeSeq }));
+    return nextAtMs;
   }
 
   async function move(
     tx: Db,
-    { accountId, subjectId }: NewEvent,
+    { accountId, subjectId, atMs }: NewEvent,
     { name, regionId, typeId }: Metered,
     after: (Rate & Priced) | null,
     seq: number,
   ): Promise<void> {
     const open = await openPeriodOf(tx, subjectId);
-    const nowMs = clock.now();
-    const next = open ? await close(tx, open, seq) : { openedAtMs: nowMs, chargedUntilMs: nowMs };
+    const nowMs = metered(atMs);
+    const openedAtMs = open ? await close(tx, open, { nowMs, closeSeq: seq }) : nowMs;
     if (after === null) return;
-    const { meter, state, priceMicros, quantity, unitMs } = after;
+    const { meter, state, price, priceMicros, quantity, unitMs } = after;
     const last = state === 'charged' ? await lastChargedOf(tx, subjectId, meter) : undefined;
-    const openedAtMs = Math.max(next.openedAtMs, last?.closedAtMs ?? 0);
     await insertPeriod(tx, {
       accountId,
       subjectId,
@@ -116,7 +129,7 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
       meter,
       state,
       regionId,
-      typeId,
+      typeId: meter === 'volume' && typeof price === 'string' ? price : typeId,
       priceMicros: Number(priceMicros),
       quantity,
       unitMs,
@@ -124,8 +137,7 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
       closedAtMs: null,
       openSeq: seq,
       closeSeq: null,
-      chargedUntilMs: next.chargedUntilMs,
-      freeMs: next.chargedUntilMs - openedAtMs,
+      chargedUntilMs: openedAtMs,
       carry: last?.carry ?? 0,
       isCharging: encodeFlag(isBilled && state === 'charged' && priceMicros > 0n),
     });
@@ -149,6 +161,14 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
       await move(tx, event, subject, rate, appended.seq);
       return appended;
     },
+    async describe(tx, subject) {
+      const open = await openPeriodOf(tx, subject.id);
+      if (!open) return;
+      const { id, isCharging, openedAtMs } = open;
+      const atMs = isCharging === 1 ? open.chargedUntilMs : lastFullMinute(clock.now());
+      if (atMs > openedAtMs) await splitPeriods(tx, [{ id, isCharging, closedAtMs: atMs, nextAtMs: atMs }]);
+      await describePeriod(tx, subject);
+    },
   };
 }
 
@@ -169,7 +189,7 @@ const publicRate = ({ meter, state, priceMicros, quantity }: Rate & Priced) => (
 
 const gapAfter = (
   { accountId, subjectId, subjectName, meter, regionId, typeId, quantity, unitMs }: PeriodRow,
-  { untilMs, nowMs, closeSeq }: { untilMs: number; nowMs: number; closeSeq: number },
+  { closedAtMs, nextAtMs, closeSeq }: { closedAtMs: number; nextAtMs: number; closeSeq: number },
 ) => ({
   accountId,
   subjectId,
@@ -181,12 +201,11 @@ const gapAfter = (
   unitMs,
   state: 'gap',
   priceMicros: 0,
-  openedAtMs: untilMs,
-  closedAtMs: nowMs,
+  openedAtMs: closedAtMs,
+  closedAtMs: nextAtMs,
   openSeq: closeSeq,
   closeSeq,
-  chargedUntilMs: nowMs,
+  chargedUntilMs: nextAtMs,
   carry: 0,
-  freeMs: 0,
   isCharging: 0 as const,
 });

@@ -37,23 +37,18 @@ export const revenueOf = ({ fromLedger, toLedger, amountMicros }: OtherAmount): 
 
 type OtherAmount = Pick<EntryRow, 'fromLedger' | 'toLedger' | 'amountMicros'>;
 
-/** Span of an open period so far. */
-export const spanUntilNow = ({ openedAtMs, closedAtMs }: PeriodRow, nowMs: number): TimeSpan => ({
+/** Span of a period so far: what costs money counts up to its last booking. */
+export const spanUntilNow = (
+  { openedAtMs, closedAtMs, chargedUntilMs, isCharging }: PeriodRow,
+  nowMs: number,
+): TimeSpan => ({
   fromMs: openedAtMs,
-  untilMs: closedAtMs ?? Math.max(openedAtMs, nowMs),
+  untilMs: closedAtMs ?? Math.max(openedAtMs, isCharging === 1 ? chargedUntilMs : nowMs),
 });
 
-/** Free time within a charged period is a gap. Returns the time without it. */
-export function addTime(
-  ms: TimeByState,
-  state: MeterState,
-  { lasted, free }: { lasted: number; free: number },
-): number {
-  const gap = Math.min(free, lasted);
-  ms[state] = (ms[state] ?? 0) + lasted - gap;
-  if (gap > 0) ms.gap = (ms.gap ?? 0) + gap;
-  return lasted - gap;
-}
+export const addTime = (ms: TimeByState, state: MeterState, lastedMs: number): void => {
+  ms[state] = (ms[state] ?? 0) + lastedMs;
+};
 
 /** SQLite reads on this thread: long sums let other requests in between. */
 export const nextTurn = (time: Pick<Time, 'after'>): Promise<void> =>
@@ -97,10 +92,10 @@ export async function resourceLines(
     const { id: lastId, subjectName: name, typeId, regionId } = period;
     Object.assign(line, { lastId, name, typeId, regionId });
   };
-  for (const { subjectId, meter, state, periods, ms, freeMs, quantityMs, chargedMicros } of closed) {
+  for (const { subjectId, meter, state, periods, ms, quantityMs, chargedMicros } of closed) {
     const line = lineOf(subjectId, meter);
     line.periods += periods;
-    addTime(line.ms, state, { lasted: ms, free: freeMs });
+    addTime(line.ms, state, ms);
     if (state === 'charged') line.quantityMs += quantityMs;
     line.amountMicros += chargedMicros;
   }
@@ -108,9 +103,8 @@ export async function resourceLines(
     const line = lineOf(period.subjectId, period.meter);
     line.periods += 1;
     const lasted = overlapMs(spanUntilNow(period, nowMs), span);
-    const free = span.untilMs > nowMs ? period.freeMs : 0;
-    const ms = addTime(line.ms, oneOf(meterStates, period.state), { lasted, free });
-    if (period.state === 'charged') line.quantityMs += ms * period.quantity;
+    addTime(line.ms, oneOf(meterStates, period.state), lasted);
+    if (period.state === 'charged') line.quantityMs += lasted * period.quantity;
   }
   for (const period of [...last, ...open]) describe(lineOf(period.subjectId, period.meter), period);
   for (const { id, subjectId, meter } of crossing) lineOf(subjectId, meter).amountMicros += charges.get(id) ?? 0;

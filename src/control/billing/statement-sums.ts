@@ -109,22 +109,21 @@ export async function meterTimes(deps: SumDeps, accountId: string, span: TimeSpa
   } = deps;
   const nowMs = time.now();
   const found = new Map(meters.map((meter): [Meter, MeterTime] => [meter, { periods: 0, ms: {} }]));
-  const add = (meter: Meter, state: MeterState, one: { periods: number; lasted: number; free: number }): void => {
+  const add = (meter: Meter, state: MeterState, { periods, lasted }: { periods: number; lasted: number }): void => {
     const sums = found.get(meter);
     if (!sums) return;
-    sums.periods += one.periods;
-    addTime(sums.ms, state, one);
+    sums.periods += periods;
+    addTime(sums.ms, state, lasted);
   };
   for (const slice of slices(deps, { fromMs: span.fromMs, untilMs: END_OF_TIME_MS })) {
     const closed = { afterMs: slice.fromMs, upToMs: slice.untilMs };
-    for (const { meter, state, periods, ms, freeMs } of await closedTime(db, accountId, span, closed))
-      add(meter, state, { periods, lasted: ms, free: freeMs });
+    for (const { meter, state, periods, ms } of await closedTime(db, accountId, span, closed))
+      add(meter, state, { periods, lasted: ms });
     await nextTurn(time);
   }
   for (const period of await openPeriodsBefore(db, accountId, span.untilMs)) {
     const lasted = overlapMs(spanUntilNow(period, nowMs), span);
-    const free = span.untilMs > nowMs ? period.freeMs : 0;
-    add(oneOf(meters, period.meter), oneOf(meterStates, period.state), { periods: 1, lasted, free });
+    add(oneOf(meters, period.meter), oneOf(meterStates, period.state), { periods: 1, lasted });
   }
   return found;
 }

@@ -76,8 +76,7 @@ export function makeUsage({ store, time }: { store: Pick<Store, 'read'>; time: P
         for (const period of inside) {
           const lived = spanUntilNow(period, nowMs);
           const row = rowOf(bucket, period);
-          const free = lived.untilMs <= bucket.untilMs ? period.freeMs : 0;
-          addTime(row.ms, oneOf(meterStates, period.state), { lasted: overlapMs(lived, bucket), free });
+          addTime(row.ms, oneOf(meterStates, period.state), overlapMs(lived, bucket));
           row.amountMicros += isCrossing(period) ? (charges.get(period.id) ?? 0) : period.chargedMicros;
         }
         await nextTurn(time);

@@ -85,6 +85,7 @@ export const makeUpdate =
       };
       const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data, usage };
       await appendEvent(tx, event);
+      if (isRenamed || labels) await deps.metering.describe(tx, { id: instanceId, name: next.spec.name });
       if (pending?.resize && input.instanceTypeId !== undefined) {
         const { type, priceMicros } = pending.resize;
         const resized = { ...next, spec: { ...next.spec, type }, priceMicros: BigInt(priceMicros) };

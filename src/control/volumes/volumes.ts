@@ -87,7 +87,7 @@ export function refuseUnlessBound(volume: Volume, action: string): void {
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: regionDrivers, freeSpace, volumePages, readCatalog, randomUuid, time } = deps;
+  const { store, regions: regionDrivers, freeSpace, volumePages, readCatalog, randomUuid, time, metering } = deps;
   return {
     async create({ accountId, username }, { name, sizeGB, region, volumeType: type, labels = {} }, idempotency) {
       const { regions } = await readCatalog();
@@ -102,6 +102,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
         const id = randomUuid();
         const { volumeText, operationId } = await createVolume(tx, deps, spec, { pool, uuid: id, nowMs });
         await writeLabels(tx, 'volume', { id, ownerId: accountId }, labels);
+        await metering.describe(tx, { id, name });
         return { volumeText: withLabels(volumeText, labelsText(labels)), operationId };
       });
     },
@@ -119,6 +120,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
         await writeLabels(tx, 'volume', volume, labels);
         const event = { accountId, atMs: time.now(), kind: 'volume.labelsSet', subjectId: id };
         await appendEvent(tx, { ...event, data: { labels } });
+        await metering.describe(tx, volume);
       });
       return { id, labels };
     },
@@ -135,6 +137,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
           await writeVolumeName(tx, next);
           const data = { name, formerName: volume.name };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
+          await metering.describe(tx, next);
         }
         return { volumeText: await publicText(tx, next) };
       });

@@ -7,19 +7,19 @@ export interface UsagePeriodTable {
   id: Generated<number>;
   accountId: string;
   subjectId: string;
-  /** Name of the resource when the period opened. */
+  /** Name of the resource: a change of it, or of the labels, begins another period. */
   subjectName: string;
   meter: string;
   state: string;
   regionId: string;
-  /** Instance type; '' for storage. */
+  /** Instance type, or type of a volume; '' for snapshots. */
   typeId: string;
   priceMicros: number;
   quantity: number;
   unitMs: number;
   openedAtMs: number;
   closedAtMs: number | null;
-  /** Numbers of the account's events that opened and closed the period. */
+  /** Numbers of the account's events that opened and closed the period; no event closes it for a gap. */
   openSeq: number;
   closeSeq: number | null;
   /** Booked up to here; moves with the clock when the clock is set. */
@@ -27,11 +27,9 @@ export interface UsagePeriodTable {
   chargedMicros: Generated<number>;
   /** Below one unit, in `price × quantity × ms`. */
   carry: number;
-  /** Not charged of the span: gaps, and the time that a set clock skipped; negative: repeated. */
-  freeMs: Generated<number>;
   /** 1 while the period is open and costs money. */
   isCharging: Flag;
-  /** JSON of the resource's labels when the period closed; null while it is open, or without. */
+  /** JSON of the resource's labels; null without. */
   labels: Generated<string | null>;
 }
 
@@ -58,6 +56,13 @@ export interface EntryTable {
   byAccountId: string;
   /** The entry that a reversal or refund takes back. */
   reversesId: number | null;
+}
+
+/** Names of deleted accounts, whose entries stay. */
+export interface FormerAccountTable {
+  id: string;
+  username: string;
+  deletedAtMs: number;
 }
 
 export interface CreditGrantTable {
@@ -150,6 +155,7 @@ export interface BudgetTable {
 }
 
 export interface BillingSchema {
+  formerAccount: FormerAccountTable;
   payment: PaymentTable;
   paymentRefund: PaymentRefundTable;
   budget: BudgetTable;

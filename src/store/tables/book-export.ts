@@ -4,7 +4,7 @@ import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { specWithNames } from './json-schemas.ts';
 import type { EntryRow } from './ledger.ts';
-import { labelsOfSubject, type PeriodRow } from './usage-periods.ts';
+import type { PeriodRow } from './usage-periods.ts';
 
 /** Null without entries in the span. */
 export async function idBounds(
@@ -42,21 +42,6 @@ export async function chargesAfter(
     .orderBy('id')
     .limit(limit)
     .execute();
-}
-
-/** Periods with labels: those at their end, of an open one those of now. */
-export async function describedPeriods(db: Db, ids: readonly number[]): Promise<PeriodRow[]> {
-  if (ids.length === 0) return [];
-  const rows = await db
-    .selectFrom('usagePeriod')
-    .selectAll()
-    .select(labelsOfSubject.as('currentLabels'))
-    .where('id', 'in', ids)
-    .execute();
-  return rows.map(({ currentLabels, ...row }) => ({
-    ...row,
-    labels: row.closedAtMs === null ? currentLabels : row.labels,
-  }));
 }
 
 /** Describes the resource of a charge in an export. */

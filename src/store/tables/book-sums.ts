@@ -8,7 +8,7 @@ import type { TimeSpan } from '../../domain/usage-buckets.ts';
 import { isSqlite } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
 import type { EntryRow } from './ledger.ts';
-import { labelsOfSubject, type PeriodRow } from './usage-periods.ts';
+import type { PeriodRow } from './usage-periods.ts';
 
 export const paidFrom = ['cash', 'voucher', 'credit', 'uncollected'] as const;
 export type PaidFrom = (typeof paidFrom)[number];
@@ -86,20 +86,14 @@ export interface TimeSum {
   state: MeterState;
   periods: number;
   ms: number;
-  freeMs: number;
 }
 
-/** Milliseconds of a closed period in the span; free ones within it count where it ends. */
+/** Milliseconds of a closed period in the span. */
 function timesIn(db: Db, { fromMs, untilMs }: TimeSpan) {
   const [least, greatest] = isSqlite(db) ? [sql`min`, sql`max`] : [sql`least`, sql`greatest`];
   const lasted = sql`(${least}("closedAtMs", ${sql.lit(untilMs)}) - ${greatest}("openedAtMs", ${sql.lit(fromMs)}))`;
-  const free = sql`case when "closedAtMs" <= ${sql.lit(untilMs)} then "freeMs" else 0 end`;
   const sumOf = (ms: RawBuilder<unknown>) => sql<number>`coalesce(sum(${ms}), 0)`;
-  return {
-    ms: sumOf(lasted).as('ms'),
-    freeMs: sumOf(free).as('freeMs'),
-    quantityMs: sumOf(sql`(${lasted} - ${least}(${free}, ${lasted})) * quantity`).as('quantityMs'),
-  };
+  return { ms: sumOf(lasted).as('ms'), quantityMs: sumOf(sql`${lasted} * quantity`).as('quantityMs') };
 }
 
 /** Time in the span of periods that closed after `afterMs`, up to `upToMs`, by meter and state. */
@@ -110,12 +104,12 @@ export async function closedTime(
   { afterMs, upToMs }: { afterMs: number; upToMs: number },
 ): Promise<TimeSum[]> {
   const sums: TimeSum[] = [];
-  const { ms, freeMs } = timesIn(db, span);
+  const { ms } = timesIn(db, span);
   for (const meter of meters)
     for (const state of meterStates) {
       const row = await db
         .selectFrom('usagePeriod')
-        .select([sql<number>`count(*)`.as('periods'), ms, freeMs])
+        .select([sql<number>`count(*)`.as('periods'), ms])
         .where('accountId', '=', accountId)
         .where('meter', '=', meter)
         .where('state', '=', state)
@@ -153,7 +147,6 @@ export async function closedPeriods(
   return rows;
 }
 
-/** `labels` are those of now. */
 export async function openPeriodsBefore(
   db: Db,
   accountId: string,
@@ -163,13 +156,11 @@ export async function openPeriodsBefore(
   let found = db
     .selectFrom('usagePeriod')
     .selectAll()
-    .select(labelsOfSubject.as('currentLabels'))
     .where('accountId', '=', accountId)
     .where('closedAtMs', 'is', null)
     .where(openedAtMs, '<', untilMs);
   if (subjectIds !== undefined) found = found.where('subjectId', 'in', subjectIds);
-  const rows = await found.orderBy('id').execute();
-  return rows.map(({ currentLabels, ...row }) => ({ ...row, labels: currentLabels }));
+  return found.orderBy('id').execute();
 }
 
 /** Resources with usage or payments in the span, by id, after `after`. */
@@ -202,7 +193,7 @@ export async function resourceIds(
 
 export interface ResourceTime extends TimeSum {
   subjectId: string;
-  /** Without free time; GB × milliseconds for storage. */
+  /** GB × milliseconds for storage. */
   quantityMs: number;
   /** Sum over periods wholly in the span. */
   chargedMicros: number;
@@ -218,7 +209,7 @@ export async function resourceTime(
 ): Promise<ResourceTime[]> {
   if (subjectIds.length === 0) return [];
   const { fromMs, untilMs } = span;
-  const { ms, freeMs, quantityMs } = timesIn(db, span);
+  const { ms, quantityMs } = timesIn(db, span);
   return db
     .selectFrom('usagePeriod')
     .select((eb) => [
@@ -227,7 +218,6 @@ export async function resourceTime(
       sql<MeterState>`state`.as('state'),
       sql<number>`count(*)`.as('periods'),
       ms,
-      freeMs,
       quantityMs,
       sql<number>`sum(case when "openedAtMs" >= ${sql.lit(fromMs)} and "closedAtMs" <= ${sql.lit(untilMs)}
         then "chargedMicros" else 0 end)`.as('chargedMicros'),

@@ -1,5 +1,5 @@
 /** Usage periods. The owner's account is locked before its periods. */
-import { sql, type Selectable } from 'kysely';
+import { sql, type RawBuilder, type Selectable, type SqlBool } from 'kysely';
 import type { Meter } from '../../domain/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
 import { newRows } from '../db/dialect.ts';
@@ -10,31 +10,33 @@ import type { Db } from '../store.ts';
 export type PeriodRow = Selectable<UsagePeriodTable>;
 export type NewPeriod = Omit<PeriodRow, 'id' | 'chargedMicros' | 'labels'>;
 
+/** Current labels of a resource. */
+const labelsOf = (subjectId: RawBuilder<unknown>) => sql<string | null>`coalesce(
+  (select labels from instance where instance.id = ${subjectId}), (select labels from volume where volume.id = ${subjectId}))`;
+
 const insertRow = prepared<NewPeriod>()((db, p) =>
-  db
-    .insertInto('usagePeriod')
-    .values(
-      parameters(p, [
-        'accountId',
-        'subjectId',
-        'subjectName',
-        'meter',
-        'state',
-        'regionId',
-        'typeId',
-        'priceMicros',
-        'quantity',
-        'unitMs',
-        'openedAtMs',
-        'closedAtMs',
-        'openSeq',
-        'closeSeq',
-        'chargedUntilMs',
-        'carry',
-        'freeMs',
-        'isCharging',
-      ]),
-    ),
+  db.insertInto('usagePeriod').values({
+    ...parameters(p, [
+      'accountId',
+      'subjectId',
+      'subjectName',
+      'meter',
+      'state',
+      'regionId',
+      'typeId',
+      'priceMicros',
+      'quantity',
+      'unitMs',
+      'openedAtMs',
+      'closedAtMs',
+      'openSeq',
+      'closeSeq',
+      'chargedUntilMs',
+      'carry',
+      'isCharging',
+    ]),
+    labels: labelsOf(sql`${p('subjectId')}`),
+  }),
 );
 
 export async function insertPeriod(tx: Db, period: NewPeriod): Promise<void> {
@@ -67,26 +69,16 @@ export const lastChargedOf = async (
 ): Promise<Pick<PeriodRow, 'carry' | 'priceMicros' | 'quantity' | 'closedAtMs'> | undefined> =>
   (await lastCharged(db, { subjectId, meter }))[0];
 
-export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry' | 'freeMs'>;
+export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry'>;
 
 /** Writes what has been booked. */
 export async function writeCharged(tx: Db, periods: readonly ChargedColumns[]): Promise<void> {
   if (periods.length === 0) return;
-  const columns = {
-    id: 'bigint',
-    chargedUntilMs: 'bigint',
-    chargedMicros: 'bigint',
-    carry: 'bigint',
-    freeMs: 'bigint',
-  } as const;
+  const columns = { id: 'bigint', chargedUntilMs: 'bigint', chargedMicros: 'bigint', carry: 'bigint' } as const;
   await sql`update "usagePeriod" set "chargedUntilMs" = new."chargedUntilMs", "chargedMicros" = new."chargedMicros",
-    carry = new.carry, "freeMs" = new."freeMs"
+    carry = new.carry
     from ${newRows(tx, periods, columns)} where "usagePeriod".id = new.id`.execute(tx);
 }
-
-/** Current labels of the period's resource. */
-export const labelsOfSubject = sql<string | null>`coalesce(
-  (select labels from instance where instance.id = "subjectId"), (select labels from volume where volume.id = "subjectId"))`;
 
 export async function closePeriod(
   tx: Db,
@@ -94,7 +86,7 @@ export async function closePeriod(
 ): Promise<void> {
   await tx
     .updateTable('usagePeriod')
-    .set({ closedAtMs, closeSeq, isCharging: 0, labels: labelsOfSubject })
+    .set({ closedAtMs, closeSeq, isCharging: 0 })
     .where('id', '=', id)
     .execute();
 }
@@ -167,32 +159,101 @@ export async function endOfChargingWindow(db: Db, afterId: number, size: number)
   return row?.id ?? null;
 }
 
-/** Moves the booked time of all open periods with a step of the clock. */
-export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
+/** Where an open period ends, and begins again: the time between is a gap. */
+export type Split = Pick<PeriodRow, 'id' | 'isCharging'> & { closedAtMs: number; nextAtMs: number };
+
+/** Splits open periods of a rate that goes on; the next one has the carry. No period has a gap inside. */
+export async function splitPeriods(tx: Db, splits: readonly Split[]): Promise<void> {
+  if (splits.length === 0) return;
+  const columns = { id: 'bigint', isCharging: 'bigint', closedAtMs: 'bigint', nextAtMs: 'bigint' } as const;
+  const rows = newRows(tx, splits, columns);
+  await sql`update "usagePeriod" set "closedAtMs" = new."closedAtMs", "isCharging" = 0
+    from ${rows} where "usagePeriod".id = new.id`.execute(tx);
+  const same = sql.raw(
+    ['accountId', 'subjectId', 'subjectName', 'meter', 'regionId', 'typeId', 'quantity', 'unitMs', 'openSeq', 'labels']
+      .map((name) => `period."${name}"`)
+      .join(),
+  );
+  const insert = sql`insert into "usagePeriod" ("accountId", "subjectId", "subjectName", meter, "regionId", "typeId",
+    quantity, "unitMs", "openSeq", labels, state, "priceMicros", "openedAtMs", "closedAtMs", "chargedUntilMs", carry,
+    "isCharging")`;
+  const from = sql`from ${rows} cross join "usagePeriod" as period where period.id = new.id`;
+  await sql`${insert} select ${same}, 'gap', 0, new."closedAtMs", new."nextAtMs", new."nextAtMs", 0, 0
+    ${from} and new."closedAtMs" < new."nextAtMs"`.execute(tx);
+  await sql`${insert} select ${same}, period.state, period."priceMicros", new."nextAtMs", null, new."nextAtMs",
+    period.carry, new."isCharging" ${from}`.execute(tx);
+}
+
+/** Gives the open period of a resource its current name and labels. */
+export async function describePeriod(tx: Db, { id, name }: { id: string; name: string }): Promise<void> {
   await tx
     .updateTable('usagePeriod')
-    .set((eb) => ({ chargedUntilMs: eb('chargedUntilMs', '+', stepMs), freeMs: eb('freeMs', '+', stepMs) }))
-    .where('isCharging', '=', sql.lit(1))
+    .set({ subjectName: name, labels: labelsOf(sql.ref('subjectId')) })
+    .where('subjectId', '=', id)
+    .where('closedAtMs', 'is', null)
     .execute();
 }
+
+const SPLITS_AT_ONCE = 500;
+
+/** Splits all open periods that `which` selects, page by page; the new ones come after the last id. */
+async function splitAll(
+  tx: Db,
+  which: RawBuilder<SqlBool>,
+  splitOf: (period: PeriodRow) => Omit<Split, 'id'>,
+): Promise<void> {
+  const { lastId } = await tx
+    .selectFrom('usagePeriod')
+    .select(({ fn }) => fn.max('id').as('lastId'))
+    .executeTakeFirstOrThrow();
+  for (let afterId = 0; ;) {
+    const page = await tx
+      .selectFrom('usagePeriod')
+      .selectAll()
+      .where('closedAtMs', 'is', null)
+      .where(which)
+      .where('id', '>', afterId)
+      .where('id', '<=', lastId ?? 0)
+      .orderBy('id')
+      .limit(SPLITS_AT_ONCE)
+      .execute();
+    await splitPeriods(
+      tx,
+      page.map((period) => ({ id: period.id, ...splitOf(period) })),
+    );
+    const last = page.at(-1);
+    if (!last) return;
+    afterId = last.id;
+  }
+}
+
+const charging = sql<SqlBool>`"isCharging" = 1`;
+
+/** Splits all that cost money at a step of the clock: what it skipped is free, what it repeated counts twice. */
+export const splitAtStep = (tx: Db, stepMs: number): Promise<void> =>
+  splitAll(tx, charging, ({ chargedUntilMs }) => ({
+    closedAtMs: chargedUntilMs,
+    nextAtMs: chargedUntilMs + stepMs,
+    isCharging: 1,
+  }));
 
 /**
  * Lets open periods cost money, or not, from `nowMs` on: time recorded without billing is never
  * charged. Booked times in the future, of a clock that was set back, become now.
  */
 export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Promise<void> {
-  const open = tx.updateTable('usagePeriod').where('closedAtMs', 'is', null).where('state', '=', 'charged');
   if (!isBilled) {
-    await open.set({ isCharging: 0 }).where('isCharging', '=', sql.lit(1)).execute();
+    const end = ({ chargedUntilMs }: PeriodRow) => ({ closedAtMs: chargedUntilMs, nextAtMs: chargedUntilMs });
+    await splitAll(tx, charging, (period) => ({ ...end(period), isCharging: 0 }));
     return;
   }
-  const fromNow = open.set((eb) => ({
-    isCharging: 1,
-    chargedUntilMs: nowMs,
-    freeMs: sql<number>`${eb.ref('freeMs')} + cast(${nowMs} as bigint) - ${eb.ref('chargedUntilMs')}`,
-  }));
-  await fromNow.where('isCharging', '=', sql.lit(1)).where('chargedUntilMs', '>', nowMs).execute();
-  await fromNow.where('isCharging', '=', sql.lit(0)).where('priceMicros', '>', 0).execute();
+  const fromNow = ({ chargedUntilMs }: PeriodRow) => ({
+    closedAtMs: chargedUntilMs,
+    nextAtMs: nowMs,
+    isCharging: 1 as const,
+  });
+  await splitAll(tx, sql`"isCharging" = 1 and "chargedUntilMs" > cast(${nowMs} as bigint)`, fromNow);
+  await splitAll(tx, sql`"isCharging" = 0 and state = 'charged' and "priceMicros" > 0`, fromNow);
 }
 
 /** Rows of resources without an open period, page by page. */

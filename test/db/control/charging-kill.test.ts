@@ -51,7 +51,7 @@ async function expectBooked(store: Store, untilMs: number | null): Promise<void>
   const wrong = await wrongBooks(store);
   expect(wrong.filter((text) => !text.includes('events tell'))).toEqual([]);
   const { periods } = await booksOf(store);
-  expect(periods.filter(({ freeMs }) => freeMs !== 0)).toEqual([]);
+  expect(periods.filter(({ state }) => state === 'gap')).toEqual([]);
   if (untilMs !== null)
     expect(new Set(periods.map(({ chargedUntilMs }) => chargedUntilMs))).toEqual(new Set([untilMs]));
 }
@@ -107,7 +107,11 @@ onBothEngines('charging', { postgres: 'always' }, (open) => {
     expect(after.accounts.map(({ balanceMicros }) => balanceMicros)).toEqual(
       accounts.map(({ balanceMicros }) => balanceMicros),
     );
-    expect(new Set(after.periods.map(({ freeMs }) => freeMs))).toEqual(new Set([30 * HOUR_MS - 10 * MINUTE_MS]));
+    const gaps = after.periods.filter(({ state }) => state === 'gap');
+    expect(gaps).toHaveLength(seeded.periods);
+    expect(new Set(gaps.map(({ openedAtMs, closedAtMs }) => `${openedAtMs} ${closedAtMs}`))).toEqual(
+      new Set([`${START_MS + 10 * MINUTE_MS} ${START_MS + 30 * HOUR_MS}`]),
+    );
     restored.clock.nowMs += MINUTE_MS;
     await restored.charge();
     const wrong = await wrongBooks(store);

@@ -81,7 +81,6 @@ export async function seedVolumes(store: Store, { accounts, periods, atMs, micro
         closeSeq: null,
         chargedUntilMs: atMs,
         carry: 0,
-        freeMs: 0,
         isCharging: 1,
       });
   });

@@ -118,7 +118,12 @@ onBothEngines('metering', (open) => {
     metering.saw(regionId, time.now());
     await charge();
     expect(await linesOf(), 'a gap').toEqual(before);
-    expect((await periodsOf(world, id)).find(({ state }) => state === 'charged')?.freeMs).toBe(2 * HOUR_MS);
+    const last = await periodsOf(world, id);
+    expect(last.slice(-3).map((one) => [one.state, one.openedAtMs, one.closedAtMs])).toEqual([
+      ['charged', period?.openedAtMs, untilMs + 4 * MINUTE_MS],
+      ['gap', untilMs + 4 * MINUTE_MS, untilMs + 4 * MINUTE_MS + 2 * HOUR_MS],
+      ['charged', untilMs + 4 * MINUTE_MS + 2 * HOUR_MS, null],
+    ]);
     const notices = await world.store.read.selectFrom('event').selectAll().where('kind', '=', 'billing.gap').execute();
     expect(notices.map(({ data }) => JSON.parse(data))).toEqual([{ periods: 1, freeHours: 2 }]);
   });
@@ -164,8 +169,8 @@ onBothEngines('metering', (open) => {
     const time = { ...realTime, now: () => Date.now() + clock.aheadMs + steps.aheadMs, elapsed };
     const regions = { all: () => [world.drivers], of: () => world.drivers };
     const chargedMs = async (): Promise<number> => {
-      const period = (await periodsOf(world, id)).find(({ state }) => state === 'charged');
-      return ((period?.chargedMicros ?? 0) * HOUR_MS) / (period?.priceMicros ?? 1);
+      const charged = (await periodsOf(world, id)).filter(({ state }) => state === 'charged');
+      return charged.reduce((sum, one) => sum + (one.chargedMicros * HOUR_MS) / one.priceMicros, 0);
     };
     const run = async (metering: Metering): Promise<void> => {
       metering.saw(world.drivers.regionId, metering.clock.now());

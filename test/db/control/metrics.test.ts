@@ -174,7 +174,6 @@ onBothEngines('figures of many instances', (open) => {
         closeSeq: 2,
         chargedUntilMs: clock.now() - 2 * DAY_MS,
         carry: 0,
-        freeMs: 0,
         isCharging: 0,
       });
       await tx.updateTable('usagePeriod').set({ chargedMicros: 7_000_000 }).where('subjectId', '=', id).execute();

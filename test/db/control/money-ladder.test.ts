@@ -226,7 +226,7 @@ onBothEngines('an account whose money ends', (open) => {
     const price = { meter: 'volume', state: 'charged', priceMicros: 1_000, quantity: 1, unitMs: HOUR_MS } as const;
     const { accountId } = caller;
     const nowMs = Date.now();
-    const none = { carry: 0, freeMs: 0, chargedMicros: 0 };
+    const none = { carry: 0, chargedMicros: 0 };
     const since = { accountId, openedAtMs: nowMs, chargedUntilMs: nowMs };
     const period = { ...billingRows.usagePeriod, ...price, ...none, ...since };
     const rows = Array.from({ length: 1_500 }, (_, at) => ({ ...period, id: at + 1_000, subjectId: `v-${at}` }));

@@ -37,8 +37,6 @@ interface Lived {
   quantity?: number;
   accountId?: string;
   name?: string;
-  /** Milliseconds that nobody saw; the charges of the row include them. */
-  freeMs?: number;
 }
 
 /** Odd, so that each hour leaves a carry. */
@@ -76,7 +74,6 @@ export async function live(store: Store, lived: Lived): Promise<number> {
         chargedUntilMs: until,
         chargedMicros,
         carry: Number(carry),
-        freeMs: lived.freeMs ?? 0,
         isCharging: 0,
         labels: lived.labels === undefined ? null : JSON.stringify(lived.labels),
       })

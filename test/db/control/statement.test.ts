@@ -107,33 +107,6 @@ onBothEngines('statements', (open) => {
     });
   });
 
-  test('free time within a charged period is a gap where the period ends, and no part of the quantity', async () => {
-    const store = await open();
-    const { statements, usage } = await booksOf(store);
-    const freeMs = HOUR_MS;
-    const span = { fromMs: NOVEMBER - 2 * HOUR_MS, untilMs: NOVEMBER + 2 * HOUR_MS };
-    await live(store, { subjectId: 'i-1', ...span, freeMs });
-    const open1 = { subjectId: 'v-1', meter: 'volume', quantity: 10, fromMs: DECEMBER - DAY_MS } as const;
-    await live(store, { ...open1, untilMs: null, freeMs });
-    const timesOf = async (name: string, id: string) => {
-      const { resources, meters } = await statements.page(ann, month(name), pager);
-      const line = resources.find(({ subjectId }) => subjectId === id);
-      expect(meters.find(({ meter }) => meter === line?.meter)?.ms).toEqual(line?.ms);
-      return [line?.ms, line?.quantityMs];
-    };
-    expect(await timesOf('2026-10', 'i-1')).toEqual([{ charged: 2 * HOUR_MS }, 2 * HOUR_MS]);
-    expect(await timesOf('2026-11', 'i-1')).toEqual([{ charged: HOUR_MS, gap: HOUR_MS }, HOUR_MS]);
-    expect(await timesOf('2026-11', 'v-1')).toEqual([{ charged: DAY_MS }, 10 * DAY_MS]);
-    const left = NOW - DECEMBER - HOUR_MS;
-    expect(await timesOf('2026-12', 'v-1')).toEqual([{ charged: left, gap: HOUR_MS }, 10 * left]);
-    const request = { ...span, by: 'day', timeZone: 'UTC', groupBy: 'resource' } as const;
-    const { rows } = await usage.rows(ann, request, pager);
-    expect(rows.filter(({ subjectId }) => subjectId === 'i-1').map(({ ms }) => ms)).toEqual([
-      { charged: 2 * HOUR_MS },
-      { charged: HOUR_MS, gap: HOUR_MS },
-    ]);
-  });
-
   test('a line is described by the last period, free open time has no quantity, and later resources are absent', async () => {
     const store = await open();
     const { statements } = await booksOf(store);

@@ -56,10 +56,10 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     chargedUntilMs: BIG,
     chargedMicros: BIG,
     carry: BIG,
-    freeMs: BIG,
     isCharging: 1,
     labels: '{}',
   },
+  formerAccount: { id: 'former', username: 'ü', deletedAtMs: BIG },
   payment: {
     id: 'p',
     intentId: 'i',

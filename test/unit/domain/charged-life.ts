@@ -3,7 +3,7 @@
  * store's rows in memory.
  */
 import { makeMeterClock } from '../../../src/control/billing/meter-clock.ts';
-import { bookUsage, endOf, type Beginning } from '../../../src/control/billing/book-usage.ts';
+import { bookUsage, endOf } from '../../../src/control/billing/book-usage.ts';
 import { makeSeenRuns } from '../../../src/control/billing/seen-runs.ts';
 import { lastFullMinute } from '../../../src/domain/charge.ts';
 import type { Instance } from '../../../src/domain/instance.ts';
@@ -70,15 +70,23 @@ export function chargeLife(
       entries.push({ fromLedger, toLedger: 'revenue', amountMicros, line: `${subjectId} ${meter}` });
     }
     wallet = booking.wallets.get(ACCOUNT) ?? wallet;
-    for (const { id, chargedUntilMs, chargedMicros, carry, freeMs } of booking.charged)
-      Object.assign(periods[id] as PeriodRow, { chargedUntilMs, chargedMicros, carry, freeMs });
+    for (const { id, chargedUntilMs, chargedMicros, carry } of booking.charged)
+      Object.assign(periods[id] as PeriodRow, { chargedUntilMs, chargedMicros, carry });
+    for (const gap of booking.gaps) split(periods[gap.id] as PeriodRow, gap.nextAtMs);
   }
 
-  function close(period: PeriodRow): Beginning {
-    const { untilMs, closedAtMs, next } = endOf(period, { nowMs: clock.now(), isKnown: runs.isKnown(period) });
-    if (period.isCharging === 1) book([{ period, untilMs }]);
+  /** As the store splits an open period. */
+  function split(period: PeriodRow, nextAtMs: number): void {
+    const next = { ...period, id: periods.length, openedAtMs: nextAtMs, chargedUntilMs: nextAtMs, chargedMicros: 0 };
+    Object.assign(period, { closedAtMs: period.chargedUntilMs, isCharging: 0 });
+    periods.push(next);
+  }
+
+  function close(period: PeriodRow): number {
+    const { closedAtMs, nextAtMs } = endOf(period, { nowMs: clock.now(), isKnown: runs.isKnown(period) });
+    if (period.isCharging === 1) book([{ period, untilMs: closedAtMs }]);
     Object.assign(period, { closedAtMs, isCharging: 0 });
-    return next;
+    return nextAtMs;
   }
 
   function change(id: string, resource: Resource): void {
@@ -87,12 +95,11 @@ export function chargeLife(
     const [was, is] = [before ? rateOf(before) : null, rateOf(resource)];
     if (isSameRate(was, is)) return;
     const open = periods.find((one) => one.subjectId === id && one.closedAtMs === null);
-    const begin = open ? close(open) : { openedAtMs: clock.now(), chargedUntilMs: clock.now() };
+    const openedAtMs = open ? close(open) : clock.now();
     if (is === null) return;
     const last = periods.findLast((one) => one.subjectId === id && one.meter === is.meter && one.state === 'charged');
     const kept = is.meter === 'volume' && last?.quantity === is.quantity ? last.priceMicros : undefined;
     const price = typeof is.price === 'bigint' ? Number(is.price) : (kept ?? prices.get(is.price) ?? 0);
-    const openedAtMs = Math.max(begin.openedAtMs, is.state === 'charged' ? (last?.closedAtMs ?? 0) : 0);
     periods.push({
       id: periods.length,
       accountId: ACCOUNT,
@@ -106,13 +113,12 @@ export function chargeLife(
       quantity: is.quantity,
       unitMs: is.unitMs,
       openedAtMs,
-      chargedUntilMs: begin.chargedUntilMs,
+      chargedUntilMs: openedAtMs,
       closedAtMs: null,
       openSeq: 0,
       closeSeq: null,
       chargedMicros: 0,
       carry: is.state === 'charged' ? (last?.carry ?? 0) : 0,
-      freeMs: begin.chargedUntilMs - openedAtMs,
       isCharging: is.state === 'charged' && price > 0 ? 1 : 0,
       labels: null,
     });
@@ -121,10 +127,8 @@ export function chargeLife(
   function sweep(): void {
     const stepMs = clock.stepMs();
     if (stepMs !== 0) {
-      for (const period of periods.filter(({ isCharging }) => isCharging === 1)) {
-        period.chargedUntilMs += stepMs;
-        period.freeMs += stepMs;
-      }
+      for (const period of periods.filter(({ isCharging }) => isCharging === 1))
+        split(period, period.chargedUntilMs + stepMs);
       clock.applyStep(stepMs);
     }
     if (!answers) runs.lost(REGION);

@@ -16,6 +16,9 @@ export function subjectOf({ subjectId, meter }: { subjectId: string; meter: stri
   return { instanceId: subjectId };
 }
 
+const typeOf = ({ typeId, meter }: Pick<Period, 'typeId' | 'meter'>): { instanceTypeId?: string } =>
+  typeId === '' || meter === 'volume' ? {} : { instanceTypeId: typeId };
+
 function entryOf(entry: Entry) {
   const { fromLedger, toLedger, amountMicros, grantId, periodId, reversesId, fromMs, untilMs, meter } = entry;
   const isOwn = isIncome(toLedger);
@@ -44,12 +47,12 @@ const periodOf = (period: Period) => ({
   meter: period.meter,
   state: period.state,
   regionId: period.regionId,
-  ...(period.typeId === '' ? {} : { instanceTypeId: period.typeId }),
+  ...typeOf(period),
   price: toDollars(period.priceMicros),
   quantity: period.quantity,
   fromUnixMs: period.openedAtMs,
   untilUnixMs: period.closedAtMs,
-  freeMs: period.freeMs,
+  freeMs: 0,
   amount: toDollars(period.chargedMicros),
   transitions: period.transitions,
 });
@@ -64,7 +67,7 @@ const lineOf = (line: ResourceLine) => ({
   name: line.name,
   ...(line.meter === '' ? {} : { meter: line.meter }),
   regionId: line.regionId,
-  ...(line.typeId === '' ? {} : { instanceTypeId: line.typeId }),
+  ...typeOf(line),
   periods: line.periods,
   time: timeOf(line.ms),
   quantity: line.quantityMs / HOUR_MS,
