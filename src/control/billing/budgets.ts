@@ -1,4 +1,5 @@
 /** Budgets of an account: its own, and those of administrators, which it sees and cannot change. */
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { fromDollars, toDollars } from '../../domain/catalog.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
 import {
@@ -12,7 +13,6 @@ import {
 } from '../../domain/money-ladder.ts';
 import { grantedMicros, spendableCash } from '../../domain/purse.ts';
 import { accountNotFound, Refusal } from '../../domain/refusal.ts';
-import { monthOf } from '../../domain/usage-buckets.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
 import { lockAccount } from '../../store/tables/accounts.ts';
@@ -32,7 +32,7 @@ import { accountIdOf, writeAsAdmin } from '../access/account-admin.ts';
 import type { Caller, Idempotency, Mutation } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
-import { countBudget, spentByDays } from './count-budget.ts';
+import { countBudget, type CountedBudget, type Settled } from './count-budget.ts';
 import { isReached, noteBudget } from './follow-budgets.ts';
 import { costsOf } from './refuse-unpaid.ts';
 import { usualTimeZone } from './time-zone.ts';
@@ -247,17 +247,33 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
   };
 }
 
-const makeForecast =
-  ({ store, metering, readCatalog }: UseCaseDeps): Budgets['forecast'] =>
-  async ({ accountId }) => {
+/** Accounts whose counted hours are kept for the next forecast. */
+const FORECASTS_KEPT = 1_000;
+
+function makeForecast({ store, metering, readCatalog }: UseCaseDeps): Budgets['forecast'] {
+  const settled = makeBoundedMap<Settled>({ maxEntries: FORECASTS_KEPT });
+
+  async function countedMonth(accountId: string, nowMs: number): Promise<CountedBudget & { timeZone: string }> {
+    const timeZone = await usualTimeZone(readCatalog);
+    const key = `${accountId} ${timeZone}`;
+    const before = settled.get(key) ?? { month: '', settledUntilMs: 0, settledMicros: 0 };
+    const counted = await countBudget(
+      store.read,
+      { accountId, labelKey: '', labelValue: '', timeZone, ...before },
+      nowMs,
+    );
+    const { month, settledUntilMs, settledMicros } = counted;
+    settled.set(key, { month, settledUntilMs, settledMicros });
+    return { ...counted, timeZone };
+  }
+
+  return async ({ accountId }) => {
     const nowMs = metering.clock.now();
     const { purse } = (await walletsOf(store.read, [accountId])).get(accountId) ?? {};
     if (!purse) throw accountNotFound(accountId);
     const costs = metering.isBilled ? await costsOf(store.read, accountId) : [];
     const leftMs = lastingMs(purse, costs, nowMs);
-    const timeZone = await usualTimeZone(readCatalog);
-    const month = monthOf(nowMs, timeZone);
-    const spent = await spentByDays(store.read, { accountId, labelKey: '', labelValue: '' }, month);
+    const { month, timeZone, spentMicros, untilMs: endsAtMs } = await countedMonth(accountId, nowMs);
     const state = await moneyStateOf(store.read, accountId);
     const untilMs = lastsUntilMs(leftMs, nowMs);
     const { step, archiveAtMs, deleteAtMs } = state;
@@ -271,12 +287,13 @@ const makeForecast =
       archiveAtMs,
       deleteAtMs,
       steps: comingSteps(state, untilMs, metering.moneyRules),
-      month: month.month,
+      month,
       timeZone,
-      monthToDate: toDollars(spent),
-      monthForecast: toDollars(BigInt(spent) + restOf(costs, month.untilMs - nowMs)),
+      monthToDate: toDollars(spentMicros),
+      monthForecast: toDollars(BigInt(spentMicros) + restOf(costs, endsAtMs - nowMs)),
     };
   };
+}
 
 const restOf = (costs: readonly Cost[], ms: number): bigint => (burnRate(costs) * BigInt(ms)) / BigInt(HOUR_MS);
 

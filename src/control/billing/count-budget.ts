@@ -14,22 +14,31 @@ export interface CountedBudget extends TimeSpan {
   spentMicros: number;
 }
 
-/** Sums by days: a span of many entries would hold other requests back. */
-export async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan): Promise<number> {
+/** Sums by days that have come: a span of many entries would hold other requests back. */
+async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan, nowMs: number): Promise<number> {
   let spent = 0;
-  for (let at = fromMs; at < untilMs; at += DAY_MS)
-    spent += await spentBetween(db, scope, { fromMs: at, untilMs: Math.min(untilMs, at + DAY_MS) });
-  return spent;
+  let at = fromMs;
+  for (; at + DAY_MS < Math.min(untilMs, nowMs); at += DAY_MS)
+    spent += await spentBetween(db, scope, { fromMs: at, untilMs: at + DAY_MS });
+  // The last one goes to the end of the span: entries of a clock that was set back are later than now.
+  return at < untilMs ? spent + (await spentBetween(db, scope, { fromMs: at, untilMs })) : spent;
 }
 
+/** Hours of the current month that no booking changes any more. */
+export type Settled = Pick<BudgetRow, 'month' | 'settledUntilMs' | 'settledMicros'>;
+
 /** Adds to what was counted before. */
-export async function countBudget(db: Db, budget: BudgetRow, nowMs: number): Promise<CountedBudget> {
+export async function countBudget(
+  db: Db,
+  budget: BudgetScope & Settled & Pick<BudgetRow, 'timeZone'>,
+  nowMs: number,
+): Promise<CountedBudget> {
   const { month, ...span } = monthOf(nowMs, budget.timeZone);
   const isSame = budget.month === month;
   const before = isSame ? budget.settledUntilMs : span.fromMs;
   const settledUntilMs = Math.max(before, Math.floor((nowMs - UNSETTLED_MS) / HOUR_MS) * HOUR_MS);
-  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs });
+  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs }, nowMs);
   const settledMicros = (isSame ? budget.settledMicros : 0) + more;
-  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs });
+  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs }, nowMs);
   return { month, ...span, settledUntilMs, settledMicros, spentMicros: settledMicros + unsettled };
 }
