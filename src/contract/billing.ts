@@ -55,7 +55,9 @@ const transitions = answer(
   'UsageTransitions',
   {
     opened: transition.describe('Event that opened the period'),
-    closed: transition.describe('Event that closed it; absent while it is open, and where a gap, a new name or new labels ended it').optional(),
+    closed: transition
+      .describe('Event that closed it; absent while it is open, and where a gap, a new name or new labels ended it')
+      .optional(),
   },
   'Events that opened and closed a usage period',
 );
@@ -77,6 +79,8 @@ const entry = answer(
     meter: oneOfText(meters, 'What was metered').optional(),
     fromUnixMs: unixMs('Start of the charged time').optional(),
     untilUnixMs: unixMs('End of the charged time').optional(),
+    price: decimal('Dollars per unit of metered use, or of a unit of time paid ahead').optional(),
+    quantity: decimal('Units: `price` × `quantity` is the amount').optional(),
     reason: text('Why; empty for metered use'),
     source: oneOfText(sources, 'Money that moved; `uncollected`: nobody could pay, and the balance did not change'),
     grantId: text('Voucher or credit that moved').optional(),
@@ -159,6 +163,23 @@ const stateTime = answer(
 );
 const timeByState = z.array(stateTime).describe('Milliseconds by state; absent states have none');
 
+const pricedUse = answer(
+  'PricedUse',
+  {
+    price: decimal('Dollars per unit: an hour of an instance, or a GB for 30 days'),
+    quantity: decimal('Charged units; negative for starts that were free after all'),
+    unit: oneOfText(['hours', 'GB-months'], 'Unit of the quantity; a month has 30 days'),
+    amount: decimal('Dollars: `price` × `quantity`, but for less than a micro-dollar for each period'),
+  },
+  'Charged use of one price',
+);
+const parts = {
+  prices: z.array(pricedUse).describe('Charged use by price; with `purchases`, less `refunds`, it is the amount'),
+  purchases: decimal('Dollars paid ahead'),
+  refunds: decimal('Dollars given back, free starts too'),
+  uncollected: decimal('Dollars of the use that nobody could pay'),
+};
+
 const usageRow = answer(
   'UsageRow',
   {
@@ -169,6 +190,7 @@ const usageRow = answer(
     name: text('Name of the resource').optional(),
     group: text('Meter, instance type or value of the label; empty for resources without').optional(),
     time: timeByState,
+    ...parts,
     amount: decimal('Dollars'),
   },
   'Usage of a resource or a group in a span',
@@ -225,6 +247,7 @@ const statementLine = answer(
     time: timeByState,
     quantity: decimal('Charged hours of an instance, or GB × hours'),
     unit: oneOfText(['hours', 'GB-hours'], 'Unit of the quantity'),
+    ...parts,
     amount: decimal('Dollars'),
   },
   'Usage and charges of one resource and meter',
@@ -235,6 +258,7 @@ export const statementAnswer = answer('StatementAnswer', {
   timeZone: text('Time zone'),
   fromUnixMs: unixMs('Start of the month'),
   untilUnixMs: unixMs('End of the month'),
+  final: z.boolean().describe('Whether all charges of the month are booked: then nothing of it changes any more'),
   balances: z.array(statementBalance).describe('Opening and closing balances'),
   movements: z.array(movement).describe('What moved the balances'),
   charges: decimal('Dollars charged, with what nobody could pay'),

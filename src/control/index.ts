@@ -50,7 +50,7 @@ import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
 export type { Books } from './billing/books.ts';
-export type { ResourceLine } from './billing/resource-lines.ts';
+export type { ResourceLine } from './billing/statement.ts';
 export type { ChargeExport } from './billing/focus-charges.ts';
 export type { Statements, WholeStatement } from './billing/statement.ts';
 export type { Usage } from './billing/usage-report.ts';

@@ -19,6 +19,12 @@ export type Meter = (typeof meters)[number];
 /** Unit of a quantity in the books; '' is the meter of payments without usage. */
 export const quantityUnit = (meter: string): string => (['compute', ''].includes(meter) ? 'hours' : 'GB-hours');
 
+/** Time for which a price counts. */
+export const priceUnitMs = (meter: string): number => (['compute', ''].includes(meter) ? HOUR_MS : STORAGE_UNIT_MS);
+
+/** Its name; a month has 30 days. */
+export const priceUnit = (meter: string) => (priceUnitMs(meter) === HOUR_MS ? 'hours' : 'GB-months');
+
 export const meterStates = [
   'charged',
   'paidAhead',

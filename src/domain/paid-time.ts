@@ -7,7 +7,11 @@ import type { ChargeMode, Micros } from './catalog.ts';
 export const paidAheadModes = ['perDay', 'perWeek', 'perMonth'] as const;
 export type PaidAheadMode = (typeof paidAheadModes)[number];
 
-const unitOf: Readonly<Record<PaidAheadMode, CalendarUnit>> = { perDay: 'day', perWeek: 'week', perMonth: 'month' };
+export const unitOf: Readonly<Record<PaidAheadMode, CalendarUnit>> = {
+  perDay: 'day',
+  perWeek: 'week',
+  perMonth: 'month',
+};
 
 export const paidAheadMode = (mode: ChargeMode): PaidAheadMode | null =>
   paidAheadModes.find((one) => one === mode) ?? null;

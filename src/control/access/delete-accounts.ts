@@ -70,7 +70,7 @@ export const makeDeleteAccounts = (deps: DeleteAccountsDeps): (() => Promise<voi
     if (!(await deleteResources(owner))) return;
     await store.write(async (tx) => {
       await lockAccount(tx, id);
-      await deleteAccountRows(tx, id);
+      await deleteAccountRows(tx, id, time.now());
       const event = { kind: 'account.deleted', subjectId: id, data: { username } };
       await notifyAdministrators(tx, { atMs: time.now(), ...event });
     });

@@ -74,7 +74,8 @@ export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
     const transitions = await transitionsOf(accountId, [...periods.values()]);
     const entries = rows.map((row) => {
       const period = row.periodId === null ? undefined : periods.get(row.periodId);
-      return period === undefined ? row : { ...row, transitions: transitions(period) };
+      if (period === undefined) return row;
+      return { ...row, priceMicros: period.priceMicros, transitions: transitions(period) };
     });
     return { entries, totalEntries: total };
   };

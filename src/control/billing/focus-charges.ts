@@ -1,31 +1,26 @@
 /** Charges of a month as rows of an export, page by page: of an account, or of all. */
 import { monthSpan, type TimeSpan } from '../../domain/usage-buckets.ts';
-import {
-  accountsAfter,
-  chargesAfter,
-  idBounds,
-  instanceResources,
-  regionNames,
-  type ChargedResource,
-} from '../../store/tables/book-export.ts';
 import { periodsById } from '../../store/tables/book-pages.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
+import { accountsInBooks, chargesAfter, regionNames, spotTypes } from '../../store/tables/report-rows.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
 import type { Caller } from '../base/caller.ts';
 import type { Time } from '../base/time.ts';
-import { nextTurn } from './resource-lines.ts';
+import { nextTurn } from './report.ts';
 import type { StatementRequest } from './statement.ts';
 
 export interface ExportedCharge {
   accountId: string;
+  /** '' for an account that was deleted before its name was stored. */
   username: string;
   entry: EntryRow;
   /** Null for what is not metered. */
   period: PeriodRow | null;
-  /** Null for what concerns no resource. */
-  resource: ChargedResource | null;
+  /** The period that describes the resource at that time; null for what concerns no resource. */
+  resource: PeriodRow | null;
   regionName: string;
+  isSpot: boolean;
 }
 
 export interface ChargeExport {
@@ -41,6 +36,11 @@ export interface ChargeExports {
 const ENTRIES_AT_ONCE = 500;
 const ACCOUNTS_AT_ONCE = 100;
 
+interface Catalog {
+  regions: ReadonlyMap<string, string>;
+  spot: ReadonlySet<string>;
+}
+
 export function makeChargeExports({
   store: { read: db },
   time,
@@ -48,27 +48,24 @@ export function makeChargeExports({
   store: Pick<Store, 'read'>;
   time: Pick<Time, 'after'>;
 }): ChargeExports {
+  const catalogOf = async (): Promise<Catalog> => ({ regions: await regionNames(db), spot: await spotTypes(db) });
+
   async function* chargesOf(
     { id: accountId, username }: { id: string; username: string },
     span: TimeSpan,
-    regions: ReadonlyMap<string, string>,
+    { regions, spot }: Catalog,
   ): AsyncGenerator<ExportedCharge[]> {
-    const bounds = await idBounds(db, accountId, span);
-    if (bounds === null) return;
-    let after = bounds.first - 1;
-    for (;;) {
-      const entries = await chargesAfter(db, accountId, span, { after, last: bounds.last, limit: ENTRIES_AT_ONCE });
+    for (let after = 0; ;) {
+      const entries = await chargesAfter(db, accountId, span, { after, limit: ENTRIES_AT_ONCE });
       const last = entries.at(-1);
       if (last === undefined) return;
-      const ids = entries.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
+      const ids = entries.flatMap(({ describedBy }) => (describedBy === null ? [] : [describedBy]));
       const periods = new Map((await periodsById(db, [...new Set(ids)])).map((period) => [period.id, period]));
-      const paidAhead = entries.flatMap(({ periodId, subjectId }) => (periodId === null ? [subjectId] : []));
-      const instances = await instanceResources(db, [...new Set(paidAhead)]);
-      yield entries.map((entry) => {
-        const period = periods.get(entry.periodId ?? 0) ?? null;
-        const resource = period ?? instances.get(entry.subjectId) ?? null;
+      yield entries.map(({ describedBy, ...entry }) => {
+        const resource = periods.get(describedBy ?? 0) ?? null;
+        const period = entry.periodId === null ? null : resource;
         const regionName = regions.get(resource?.regionId ?? '') ?? '';
-        return { accountId, username, entry, period, resource, regionName };
+        return { accountId, username, entry, period, resource, regionName, isSpot: spot.has(resource?.typeId ?? '') };
       });
       await nextTurn(time);
       after = last.id;
@@ -76,19 +73,19 @@ export function makeChargeExports({
   }
 
   async function* ofAll(span: TimeSpan): AsyncGenerator<ExportedCharge[]> {
-    const regions = await regionNames(db);
+    const catalog = await catalogOf();
     let after = '';
     for (;;) {
-      const accounts = await accountsAfter(db, after, ACCOUNTS_AT_ONCE);
+      const accounts = await accountsInBooks(db, after, ACCOUNTS_AT_ONCE);
       const last = accounts.at(-1);
       if (last === undefined) return;
-      for (const account of accounts) yield* chargesOf(account, span, regions);
+      for (const account of accounts) yield* chargesOf(account, span, catalog);
       after = last.id;
     }
   }
 
   async function* ofOwn({ accountId: id, username }: Caller, span: TimeSpan): AsyncGenerator<ExportedCharge[]> {
-    yield* chargesOf({ id, username }, span, await regionNames(db));
+    yield* chargesOf({ id, username }, span, await catalogOf());
   }
 
   return {

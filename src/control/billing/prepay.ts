@@ -11,11 +11,13 @@ import {
   renew,
   startsAtMs,
   totalMicros,
+  unitOf,
   unitsNotBegun,
   unitsText,
   worthMicros,
   type PaidTime,
 } from '../../domain/paid-time.ts';
+import type { CalendarUnit } from '../../domain/calendar.ts';
 import { noBalance, type Shortfall } from '../../domain/no-balance.ts';
 import { availableFor, creditKinds, spend } from '../../domain/purse.ts';
 import { planRefund, refundTo } from '../../domain/refund.ts';
@@ -41,13 +43,15 @@ interface Bill {
   instance: Instance;
   amountMicros: Micros;
   reason: string;
+  /** Units bought, if it is a purchase of some. */
+  units?: { priceMicros: Micros; priceUnit: CalendarUnit };
   nowMs: number;
 }
 
 /** Pays the whole amount or nothing. `firstEntryId` is 0 if there was nothing to pay. */
 async function pay(
   tx: Db,
-  { instance, amountMicros, reason, nowMs }: Bill,
+  { instance, amountMicros, reason, units, nowMs }: Bill,
 ): Promise<{ firstEntryId: number } | Shortfall> {
   if (amountMicros === 0n) return { firstEntryId: 0 };
   const accountId = instance.ownerId;
@@ -70,6 +74,7 @@ async function pay(
       subjectId: instance.id,
       meter: purchase.meter,
       reason,
+      ...(units && { ...units, priceMicros: Number(units.priceMicros) }),
     });
     ids.push(entry.id);
   }
@@ -90,7 +95,8 @@ export async function buyPaidTime(
   if (chargeMode === null) return null;
   const bought = { units: spec.duration, priceMicros, isPaid: isBilled };
   const total = isBilled ? totalMicros(bought) : 0n;
-  const paid = await pay(tx, { instance, amountMicros: total, reason: cause, nowMs });
+  const units = { priceMicros, priceUnit: unitOf[chargeMode] };
+  const paid = await pay(tx, { instance, amountMicros: total, reason: cause, units, nowMs });
   if ('needMicros' in paid) return paid;
   const former = cause === 'renewal' ? await paidTimeOf(tx, instanceId) : undefined;
   const first: PaidTime = {
@@ -188,6 +194,7 @@ async function endPaidTime(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
     instance,
     paid,
     amountMicros: totalMicros({ units, priceMicros: paid.priceMicros }),
+    units: { priceMicros: paid.priceMicros, priceUnit: unitOf[paid.chargeMode] },
     reason: 'terminate',
     nowMs,
   });
@@ -198,7 +205,10 @@ async function endPaidTime(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
 }
 
 /** Refunds at most what was paid for this paid time. Returns the amount. */
-async function refund(tx: Db, { instance, paid, amountMicros, reason, nowMs }: OfPaidTime & Bill): Promise<Micros> {
+async function refund(
+  tx: Db,
+  { instance, paid, amountMicros, reason, units, nowMs }: OfPaidTime & Bill,
+): Promise<Micros> {
   if (paid.firstEntryId === 0) return 0n;
   const rows = await entriesAbout(tx, instance.id, paid.firstEntryId);
   const takenBack = (id: number): number =>
@@ -232,6 +242,7 @@ async function refund(tx: Db, { instance, paid, amountMicros, reason, nowMs }: O
       subjectId: instance.id,
       meter: 'compute',
       reason,
+      ...(units && { ...units, priceMicros: Number(units.priceMicros) }),
       reversesId: one.entryId,
     });
   await saveWallets(tx, wallets, [{ accountId, purse: refundTo(wallet.purse, grants, refunds) }]);

@@ -1,11 +1,13 @@
 /** The statement of a month: balances, what moved them, and what each resource cost. */
+import { MINUTE_MS } from '../../domain/durations.ts';
+import { meters } from '../../domain/meter.ts';
+import { creditKinds, type CreditKind } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { monthSpan, type TimeSpan } from '../../domain/usage-buckets.ts';
-import { otherEntries, paidFrom, resourceIds } from '../../store/tables/book-sums.ts';
-import type { EntryRow } from '../../store/tables/ledger.ts';
+import { moneyOf, type EntryRow } from '../../store/tables/ledger.ts';
+import { isUnbooked, otherEntries, resourceIds, type MoneyRow } from '../../store/tables/report-rows.ts';
 import type { Caller, Pager } from '../base/caller.ts';
-import { nextTurn, resourceLines, revenueOf, type ResourceLine } from './resource-lines.ts';
-import { meterSums, meterTimes, moneyIn, type MeterSum, type Money, type SumDeps } from './statement-sums.ts';
+import { describe, moneyRows, nextTurn, report, type Description, type ReportDeps, type ReportRow } from './report.ts';
 
 export interface StatementRequest {
   /** `2026-11` */
@@ -13,10 +15,26 @@ export interface StatementRequest {
   timeZone: string;
 }
 
+interface Movement {
+  kind: string;
+  ledger: CreditKind;
+  amountMicros: number;
+}
+
+interface Money {
+  balances: { ledger: CreditKind; openingMicros: number; closingMicros: number }[];
+  /** Signed sums by kind and ledger; they are the differences of the balances. */
+  movements: Movement[];
+}
+
+export type ResourceLine = ReportRow & Description;
+
 interface Totals extends TimeSpan, Money {
+  /** Nothing of the month changes any more. */
+  isFinal: boolean;
   uncollectedMicros: number;
   chargesMicros: number;
-  meters: MeterSum[];
+  meters: ReportRow[];
   /** Entries that are not metered use, oldest first. */
   entries: EntryRow[];
   hasMoreEntries: boolean;
@@ -40,10 +58,38 @@ export interface Statements {
 const MAX_LISTED_RESOURCES = 10_000;
 const MAX_ENTRIES = 1_000;
 const LINES_AT_ONCE = 200;
+const MAX_TRIES = 5;
+const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+/** Transactions that began before the end of the month have ended. */
+const SETTLED_MS = MINUTE_MS;
 
-export function makeStatements(deps: SumDeps): Statements {
+const sumOf = (rows: readonly ReportRow[], column: 'amountMicros' | 'uncollectedMicros'): number =>
+  rows.reduce((sum, row) => sum + row[column], 0);
+
+export function makeStatements(deps: ReportDeps): Statements {
   const { store, time } = deps;
   const db = store.read;
+
+  const movementsIn = async (accountId: string, span: TimeSpan): Promise<Movement[]> =>
+    movementsOf((await Array.fromAsync(moneyRows(deps, accountId, span, { by: [] }))).flat());
+
+  /** Again if a booking came between: the balances are those of now, taken back. */
+  async function moneyIn(accountId: string, span: TimeSpan): Promise<Money> {
+    for (let tries = 1; ; tries += 1) {
+      const before = await moneyOf(db, accountId);
+      const later = await movementsIn(accountId, { fromMs: span.untilMs, untilMs: END_OF_TIME_MS });
+      const movements = await movementsIn(accountId, span);
+      const after = await moneyOf(db, accountId);
+      if (creditKinds.some((ledger) => before[ledger] !== after[ledger]) && tries < MAX_TRIES) continue;
+      const sum = (list: readonly Movement[], ledger: CreditKind): number =>
+        list.reduce((total, one) => (one.ledger === ledger ? total + one.amountMicros : total), 0);
+      const balances = creditKinds.map((ledger) => {
+        const closingMicros = after[ledger] - sum(later, ledger);
+        return { ledger, closingMicros, openingMicros: closingMicros - sum(movements, ledger) };
+      });
+      return { movements, balances };
+    }
+  }
 
   async function totals(accountId: string, { month, timeZone }: StatementRequest): Promise<Totals> {
     const span = monthSpan(month, timeZone);
@@ -52,22 +98,29 @@ export function makeStatements(deps: SumDeps): Statements {
         'field_value',
         `field "month" is ${month}, which has not begun: send the current month, or one before it`,
       );
-    const [{ moved: sums, ...money }, times] = await Promise.all([
-      moneyIn(deps, accountId, span),
-      meterTimes(deps, accountId, span),
-    ]);
-    const { uncollected } = sums.metered.bySource;
-    const charged = paidFrom.reduce((total, source) => total + sums.metered.bySource[source], 0);
-    const entries = await otherEntries(db, accountId, span, { limit: MAX_ENTRIES + 1 });
+    // Read first: what is booked meanwhile is in the sums.
+    const isFinal = time.now() >= span.untilMs + SETTLED_MS && !(await isUnbooked(db, accountId, span.untilMs));
+    const money = await moneyIn(accountId, span);
+    const byMeter = await report(deps, accountId, [span], { by: [] });
+    const entries = await otherEntries(db, accountId, span, MAX_ENTRIES + 1);
     return {
       ...span,
       ...money,
-      uncollectedMicros: uncollected,
-      chargesMicros: charged + sums.others.reduce((total, one) => total + revenueOf(one), 0),
-      meters: meterSums(times, sums),
+      isFinal,
+      uncollectedMicros: sumOf(byMeter, 'uncollectedMicros'),
+      chargesMicros: sumOf(byMeter, 'amountMicros'),
+      meters: meters.flatMap((meter) => byMeter.filter((row) => row.meter === meter)),
       entries: entries.slice(0, MAX_ENTRIES),
       hasMoreEntries: entries.length > MAX_ENTRIES,
     };
+  }
+
+  async function linesOf(accountId: string, span: TimeSpan, subjectIds: readonly string[]): Promise<ResourceLine[]> {
+    if (subjectIds.length === 0) return [];
+    const keyOf = ({ subjectId = '', meter }: { subjectId?: string; meter: string }) => `${subjectId} ${meter}`;
+    const rows = await report(deps, accountId, [span], { by: ['subjectId', 'priceMicros'], subjectIds, keyOf });
+    const lines = await describe(deps, rows);
+    return lines.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
   }
 
   async function* allLines(accountId: string, span: TimeSpan): AsyncGenerator<ResourceLine[]> {
@@ -76,7 +129,7 @@ export function makeStatements(deps: SumDeps): Statements {
       const subjectIds = await resourceIds(db, accountId, span, { after, limit: LINES_AT_ONCE });
       const last = subjectIds.at(-1);
       if (last === undefined) return;
-      yield await resourceLines(db, accountId, span, { subjectIds, nowMs: time.now() });
+      yield await linesOf(accountId, span, subjectIds);
       await nextTurn(time);
       after = last;
     }
@@ -87,8 +140,7 @@ export function makeStatements(deps: SumDeps): Statements {
       const found = await totals(accountId, request);
       const ids = await resourceIds(db, accountId, found, { after: '', limit: MAX_LISTED_RESOURCES });
       const from = Math.min((currentPage - 1) * pageSize, MAX_LISTED_RESOURCES);
-      const subjectIds = ids.slice(from, from + pageSize);
-      const resources = await resourceLines(db, accountId, found, { subjectIds, nowMs: time.now() });
+      const resources = await linesOf(accountId, found, ids.slice(from, from + pageSize));
       return { ...request, ...found, resources, totalResources: ids.length };
     },
     async whole({ accountId }, request) {
@@ -96,4 +148,21 @@ export function makeStatements(deps: SumDeps): Statements {
       return { ...request, ...found, lines: allLines(accountId, found) };
     },
   };
+}
+
+/** Signed by what the account can spend. */
+function movementsOf(rows: readonly MoneyRow[]): Movement[] {
+  const sums = new Map<string, Movement>();
+  const add = (kind: string, ledger: CreditKind, amountMicros: number): void => {
+    const key = `${kind} ${ledger}`;
+    sums.set(key, { kind, ledger, amountMicros: amountMicros + (sums.get(key)?.amountMicros ?? 0) });
+  };
+  for (const { kind, fromLedger, toLedger, micros } of rows)
+    for (const ledger of creditKinds) {
+      if (ledger === toLedger) add(kind, ledger, micros);
+      if (ledger === fromLedger) add(kind, ledger, -micros);
+    }
+  return [...sums.values()]
+    .filter(({ amountMicros }) => amountMicros !== 0)
+    .toSorted((one, other) => (`${one.kind} ${one.ledger}` < `${other.kind} ${other.ledger}` ? -1 : 1));
 }

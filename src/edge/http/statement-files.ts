@@ -3,12 +3,14 @@ import { createHash } from 'node:crypto';
 import type { ResourceLine, WholeStatement } from '../../control/index.ts';
 import { toDollars } from '../../domain/catalog.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
-import { quantityUnit } from '../../domain/meter.ts';
+import { priceUnit, priceUnitMs, quantityUnit } from '../../domain/meter.ts';
 import { isIncome } from '../../domain/purse.ts';
 import { csvLine } from './csv.ts';
 import { escaped } from './html.ts';
 
 const utc = (ms: number): string => new Date(ms).toISOString();
+/** Volumes have types of their own. */
+const typeOf = ({ meter, typeId }: ResourceLine): string => (meter === 'volume' ? '' : typeId);
 const chargedOf = ({ ms }: Pick<ResourceLine, 'ms'>): number => ms.charged ?? 0;
 const freeOf = ({ ms: { charged: _charged, paidAhead: _paid, ...free } }: Pick<ResourceLine, 'ms'>): number =>
   Object.values(free).reduce((sum, one) => sum + one, 0);
@@ -31,6 +33,10 @@ const COLUMNS = [
   'unit',
   'amount',
   'reason',
+  'price',
+  'purchases',
+  'refunds',
+  'uncollected',
 ] as const;
 type Cells = Partial<Record<(typeof COLUMNS)[number], string | number>>;
 
@@ -73,21 +79,39 @@ export async function* statementCsv(statement: WholeStatement): AsyncGenerator<s
   yield head;
   for await (const lines of statement.lines)
     yield lines
-      .map((one) =>
+      .flatMap((one) => [
         line({
           section: 'resource',
           resourceId: one.subjectId,
           name: one.name,
           meter: one.meter,
-          instanceTypeId: one.typeId,
+          instanceTypeId: typeOf(one),
           regionId: one.regionId,
           periods: one.periods,
           ...timeCells(one),
           quantity: one.quantityMs / HOUR_MS,
           unit: quantityUnit(one.meter),
           amount: toDollars(one.amountMicros),
+          purchases: toDollars(one.purchasedMicros),
+          refunds: toDollars(one.refundedMicros),
+          uncollected: toDollars(one.uncollectedMicros),
         }),
-      )
+        ...one.prices.map((use) =>
+          line({
+            section: 'usage',
+            resourceId: one.subjectId,
+            name: one.name,
+            meter: one.meter,
+            instanceTypeId: typeOf(one),
+            regionId: one.regionId,
+            quantity: use.quantityMs / priceUnitMs(one.meter),
+            unit: priceUnit(one.meter),
+            amount: toDollars(use.amountMicros),
+            reason: use.isRefund ? 'free start' : '',
+            price: toDollars(use.priceMicros),
+          }),
+        ),
+      ])
       .join('');
 }
 
@@ -124,6 +148,20 @@ const table = (title: string, head: readonly Cell[], rows: readonly (readonly Ce
 const number = (text: string): Cell => ({ number: text });
 const AMOUNT = number('USD');
 
+/** Quantity, unit, price and amount: of each price, and of what was paid ahead and given back. */
+function usesOf({ meter, prices, purchasedMicros, refundedMicros }: ResourceLine): [string, string, string, number][] {
+  const uses = prices.map(({ priceMicros, quantityMs, amountMicros, isRefund }): [string, string, string, number] => [
+    (quantityMs / priceUnitMs(meter)).toFixed(6),
+    isRefund ? `${priceUnit(meter)}, free start` : priceUnit(meter),
+    money(priceMicros),
+    amountMicros,
+  ]);
+  const freeMicros = prices.reduce((sum, use) => (use.isRefund ? sum - use.amountMicros : sum), 0);
+  if (purchasedMicros > 0) uses.push(['', 'paid ahead', '', purchasedMicros]);
+  if (refundedMicros > freeMicros) uses.push(['', 'refunded', '', freeMicros - refundedMicros]);
+  return uses.length > 0 ? uses : [['', '', '', 0]];
+}
+
 export async function* statementPage(statement: WholeStatement, username: string): AsyncGenerator<string> {
   const { month, timeZone, balances, movements, meters, entries, hasMoreEntries } = statement;
   yield `<!doctype html>
@@ -133,7 +171,7 @@ export async function* statementPage(statement: WholeStatement, username: string
 <title>Statement ${escaped(month)} · Berth</title>
 <style>${STYLE}</style>
 <h1>Statement ${escaped(month)}</h1>
-<p>Account ${escaped(username)}. Time zone ${escaped(timeZone)}: from ${utc(statement.fromMs)} to ${utc(statement.untilMs)}. Charges: ${money(statement.chargesMicros)} USD.</p>
+<p>Account ${escaped(username)}. Time zone ${escaped(timeZone)}: from ${utc(statement.fromMs)} to ${utc(statement.untilMs)}. Charges: ${money(statement.chargesMicros)} USD. ${statement.isFinal ? 'This statement is final.' : 'Not all charges of the month are booked.'}</p>
 `;
   yield table(
     'Balances',
@@ -165,21 +203,33 @@ export async function* statementPage(statement: WholeStatement, username: string
       number(money(isIncome(toLedger) ? amountMicros : -amountMicros)),
     ]),
   );
-  yield tableHead('Resources', ['Name', 'ID', 'Meter', number('Quantity'), 'Unit', number('Free hours'), AMOUNT]);
+  yield tableHead('Resources', [
+    'Name',
+    'ID',
+    'Meter',
+    number('Quantity'),
+    'Unit',
+    number('USD per unit'),
+    number('Free hours'),
+    AMOUNT,
+  ]);
   let printed = 0;
   for await (const lines of statement.lines) {
     printed += lines.length;
     yield lines
-      .map((one) =>
-        row([
-          one.name,
-          one.subjectId,
-          one.meter,
-          number(hours(one.quantityMs)),
-          quantityUnit(one.meter),
-          number(hours(freeOf(one))),
-          number(money(one.amountMicros)),
-        ]),
+      .flatMap((one) =>
+        usesOf(one).map(([quantity, unit, price, micros], at) =>
+          row([
+            one.name,
+            one.subjectId,
+            one.meter,
+            number(quantity),
+            unit,
+            number(price),
+            number(at === 0 ? hours(freeOf(one)) : ''),
+            number(money(micros)),
+          ]),
+        ),
       )
       .join('');
     if (printed >= MAX_PRINTED) break;

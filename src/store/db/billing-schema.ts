@@ -54,6 +54,9 @@ export interface EntryTable {
   reason: string;
   /** Account that asked for it; '' for Berth. */
   byAccountId: string;
+  /** Of time paid ahead: price of a unit. */
+  priceMicros: Generated<number | null>;
+  priceUnit: Generated<string | null>;
   /** The entry that a reversal or refund takes back. */
   reversesId: number | null;
 }

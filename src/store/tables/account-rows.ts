@@ -59,7 +59,14 @@ export async function hasStoredResources(db: Db, ownerId: string): Promise<boole
   return false;
 }
 
-export async function deleteAccountRows(tx: Db, accountId: string): Promise<void> {
+/** Entries and usage periods stay, with the name of the account. */
+export async function deleteAccountRows(tx: Db, accountId: string, deletedAtMs: number): Promise<void> {
+  const account = tx.selectFrom('account').select(['id', 'username']).where('id', '=', accountId);
+  await tx
+    .insertInto('formerAccount')
+    .columns(['id', 'username', 'deletedAtMs'])
+    .expression(account.select(sql<number>`${sql.lit(deletedAtMs)}`.as('deletedAtMs')))
+    .execute();
   const instances = tx.selectFrom('instance').select('id').where('ownerId', '=', accountId);
   await tx.deleteFrom('metricHour').where('instanceId', 'in', instances).execute();
   for (const [table, column] of accountTables)

@@ -63,7 +63,6 @@ export const sizedSpec = z.object({
 });
 
 export const specWithImage = z.object({ image: z.object({ id: z.string() }) });
-export const specWithNames = z.object({ name: z.string(), type: z.object({ id: z.string() }) });
 
 const typeOfSpec = z.object({
   id: z.string().transform(instanceTypeId),

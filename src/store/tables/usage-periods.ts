@@ -84,11 +84,7 @@ export async function closePeriod(
   tx: Db,
   { id, closedAtMs, closeSeq }: { id: number; closedAtMs: number; closeSeq: number },
 ): Promise<void> {
-  await tx
-    .updateTable('usagePeriod')
-    .set({ closedAtMs, closeSeq, isCharging: 0 })
-    .where('id', '=', id)
-    .execute();
+  await tx.updateTable('usagePeriod').set({ closedAtMs, closeSeq, isCharging: 0 }).where('id', '=', id).execute();
 }
 
 export interface DuePeriods {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { ExportedCharge } from '../../../src/control/billing/focus-charges.ts';
 import { HOUR_MS } from '../../../src/domain/durations.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
+import { accountRow, regionRow } from '../store/rows.ts';
 import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
 
 const november = { month: '2026-11', timeZone: 'UTC' };
@@ -33,7 +33,7 @@ onBothEngines('exported charges', (open) => {
       .where('accountId', '=', 'ann')
       .where('atMs', '>=', NOVEMBER)
       .where('atMs', '<', DECEMBER)
-      .where('kind', 'in', ['charge', 'refund'])
+      .where('kind', 'in', ['charge', 'prepayment', 'refund'])
       .orderBy('id')
       .execute();
     expect(charges.map(({ entry }) => entry.id)).toEqual(expected.map(({ id }) => id));
@@ -45,21 +45,21 @@ onBothEngines('exported charges', (open) => {
   test('name the instance, region and type of what was paid ahead and given back', async () => {
     const store = await open();
     const { exports } = await booksOf(store);
-    const labels = JSON.stringify({ team: 'red' });
-    const spec = JSON.stringify({ name: 'paid', regionId: 'here', type: { id: 'type-1' } });
+    const labels = { team: 'red' };
     await store.write(async (tx) => {
       await tx
         .insertInto('region')
         .values(regionRow({ id: 'here', name: 'Here' }))
         .execute();
-      const row = instanceRow({ id: 'i-bought', ownerId: 'ann', regionId: 'here', spec, labels });
-      await tx.insertInto('instance').values(row).execute();
     });
+    const run = { subjectId: 'i-bought', state: 'paidAhead', typeId: 'type-1', name: 'paid' } as const;
+    await live(store, { ...run, fromMs: NOVEMBER + 1, untilMs: NOVEMBER + HOUR_MS, labels });
+    await live(store, { ...run, fromMs: NOVEMBER + HOUR_MS, untilMs: null, name: 'later' });
     const entry = { atMs: NOVEMBER + 2, micros: 7, subjectId: 'i-bought' };
     await pay(store, { ...entry, kind: 'prepayment', from: 'cash', to: 'revenue' });
     await pay(store, { ...entry, kind: 'refund', from: 'revenue', to: 'cash' });
     const { pages } = await exports.own(ann, november);
-    const resource = { subjectName: 'paid', regionId: 'here', typeId: 'type-1', labels };
+    const resource = { subjectName: 'paid', regionId: 'here', typeId: 'type-1', labels: JSON.stringify(labels) };
     const ofInstance = (await flat(pages)).filter(({ entry }) => entry.subjectId === 'i-bought');
     expect(ofInstance).toMatchObject([
       { period: null, regionName: 'Here', resource },

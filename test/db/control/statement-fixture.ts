@@ -155,7 +155,7 @@ export async function booksOf(store: Store, after = realTime.after) {
   await pay(store, { atMs: NOVEMBER + 1, kind: 'grant', from: 'grants', to: 'voucher', micros: 900_000_000 });
   await pay(store, {
     atMs: NOVEMBER + DAY_MS,
-    kind: 'charge',
+    kind: 'prepayment',
     from: 'cash',
     to: 'revenue',
     micros: 70_000_001,

@@ -87,6 +87,8 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     fromMs: BIG,
     untilMs: BIG,
     reason: 'ü',
+    priceMicros: BIG,
+    priceUnit: 'day',
     byAccountId: '',
     reversesId: null,
   },

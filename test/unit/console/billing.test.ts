@@ -21,6 +21,10 @@ const row = (day: number, instanceId: string, amount: number, time: UsageRow['ti
   meter: 'compute',
   name: instanceId,
   time,
+  prices: [],
+  purchases: 0,
+  refunds: 0,
+  uncollected: 0,
   amount,
 });
 

@@ -3,12 +3,12 @@ import { capacityOfSpec } from '../../../domain/catalog.ts';
 import { HOUR_MS } from '../../../domain/durations.ts';
 import { startOfStep } from '../../../domain/metrics.ts';
 import { bucketsOf } from '../../../domain/usage-buckets.ts';
-import { chargesSoFar } from '../../../store/tables/book-sums.ts';
+import { chargesSoFar } from '../../../store/tables/report-rows.ts';
 import { ownedSpecs } from '../../../store/tables/instance-queries.ts';
 import type { Store } from '../../../store/store.ts';
 import type { Caller } from '../../base/caller.ts';
 import type { Time } from '../../base/time.ts';
-import { resourceLines } from '../../billing/resource-lines.ts';
+import { report } from '../../billing/report.ts';
 import { timeZoneOf } from '../../billing/time-zone.ts';
 import { makeDayLoads } from './day-loads.ts';
 import type { Sampler } from './sampler.ts';
@@ -34,7 +34,7 @@ export interface Figures {
 }
 
 interface FiguresDeps {
-  store: Pick<Store, 'read'>;
+  store: Pick<Store, 'read' | 'kind'>;
   time: Pick<Time, 'now' | 'after'>;
   sampler: Pick<Sampler, 'memoryOf'>;
 }
@@ -51,7 +51,7 @@ export function makeFigures(deps: FiguresDeps): Figures {
       const timeZone = await timeZoneOf(db, regionId);
       const [today] = bucketsOf({ fromMs: nowMs, untilMs: nowMs + 1 }, { by: 'day', timeZone, limit: 1 });
       if (!today) continue;
-      for (const line of await resourceLines(db, accountId, today, { subjectIds, nowMs }))
+      for (const line of await report(deps, accountId, [today], { by: ['subjectId'], subjectIds }))
         costs.set(line.subjectId, (costs.get(line.subjectId) ?? 0) + line.amountMicros);
     }
     return costs;

@@ -1,7 +1,7 @@
 import type { Books, ResourceLine, Statements, Usage } from '../../../control/index.ts';
 import { toDollars } from '../../../domain/catalog.ts';
 import { HOUR_MS } from '../../../domain/durations.ts';
-import { quantityUnit } from '../../../domain/meter.ts';
+import { priceUnit, priceUnitMs, quantityUnit } from '../../../domain/meter.ts';
 import { isIncome } from '../../../domain/purse.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { ClosedHandlers } from './handler.ts';
@@ -22,6 +22,7 @@ const typeOf = ({ typeId, meter }: Pick<Period, 'typeId' | 'meter'>): { instance
 function entryOf(entry: Entry) {
   const { fromLedger, toLedger, amountMicros, grantId, periodId, reversesId, fromMs, untilMs, meter } = entry;
   const isOwn = isIncome(toLedger);
+  const price = entry.priceMicros;
   return {
     entryId: String(entry.id),
     atUnixMs: entry.atMs,
@@ -31,6 +32,7 @@ function entryOf(entry: Entry) {
     ...(meter === '' ? {} : { meter }),
     ...(fromMs === null ? {} : { fromUnixMs: fromMs }),
     ...(untilMs === null ? {} : { untilUnixMs: untilMs }),
+    ...(price ? { price: toDollars(price), quantity: (isOwn ? -amountMicros : amountMicros) / price } : {}),
     reason: entry.reason,
     source: isOwn ? toLedger : fromLedger,
     ...(grantId === '' ? {} : { grantId }),
@@ -57,6 +59,21 @@ const periodOf = (period: Period) => ({
   transitions: period.transitions,
 });
 
+/** The parts of an amount. */
+const partsOf = (
+  row: Pick<ResourceLine, 'meter' | 'prices' | 'purchasedMicros' | 'refundedMicros' | 'uncollectedMicros'>,
+) => ({
+  prices: row.prices.map(({ meter, priceMicros, quantityMs, amountMicros }) => ({
+    price: toDollars(priceMicros),
+    quantity: quantityMs / priceUnitMs(meter),
+    unit: priceUnit(meter),
+    amount: toDollars(amountMicros),
+  })),
+  purchases: toDollars(row.purchasedMicros),
+  refunds: toDollars(row.refundedMicros),
+  uncollected: toDollars(row.uncollectedMicros),
+});
+
 const timeOf = (ms: ResourceLine['ms']) =>
   Object.entries(ms)
     .filter(([, lasted]) => lasted > 0)
@@ -72,6 +89,7 @@ const lineOf = (line: ResourceLine) => ({
   time: timeOf(line.ms),
   quantity: line.quantityMs / HOUR_MS,
   unit: quantityUnit(line.meter),
+  ...partsOf(line),
   amount: toDollars(line.amountMicros),
 });
 
@@ -97,6 +115,7 @@ export const bookHandlers = ({ books, usage, statements }: BookParts) =>
           ? { ...subjectOf(row), ...(row.meter === '' ? {} : { meter: row.meter }), name: row.name }
           : { group: row.group }),
         time: timeOf(row.ms),
+        ...partsOf(row),
         amount: toDollars(row.amountMicros),
       }));
       return { rows, pager: { ...pager, totalEntries: found.totalEntries } };
@@ -107,6 +126,7 @@ export const bookHandlers = ({ books, usage, statements }: BookParts) =>
         ...request,
         fromUnixMs: found.fromMs,
         untilUnixMs: found.untilMs,
+        final: found.isFinal,
         balances: found.balances.map(({ ledger, openingMicros, closingMicros }) => ({
           account: ledger,
           opening: toDollars(openingMicros),

@@ -1,0 +1,218 @@
+/** The one report: time, quantities and money of an account, from which statement and usage are cut. */
+import { meters, meterStates, priceUnitMs, type MeterState } from '../../domain/meter.ts';
+import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import { periodsById } from '../../store/tables/book-pages.ts';
+import type { EntryRow } from '../../store/tables/ledger.ts';
+import {
+  endOfSlice,
+  moneyIn,
+  timeIn,
+  type Grouping,
+  type MoneyRow,
+  type TimeRow,
+} from '../../store/tables/report-rows.ts';
+import type { Store } from '../../store/store.ts';
+import type { Time } from '../base/time.ts';
+
+export interface ReportDeps {
+  store: Pick<Store, 'read' | 'kind'>;
+  time: Pick<Time, 'now' | 'after'>;
+}
+
+export type TimeByState = Partial<Record<MeterState, number>>;
+
+/** Use of one price: price × quantity is the amount, but for less than a micro-dollar for each period. */
+export interface PricedUse {
+  /** Rows of a group may have several. */
+  meter: string;
+  priceMicros: number;
+  /** Charged milliseconds × GB, or × 1 for an instance that runs. */
+  quantityMs: number;
+  amountMicros: number;
+  /** Starts that were free: a negative quantity and amount, in the hour in which they were refunded. */
+  isRefund: boolean;
+}
+
+export interface ReportRow extends TimeSpan {
+  /** Of the grouping; '' without. */
+  subjectId: string;
+  typeId: string;
+  labels: string | null;
+  /** '' for payments without usage. */
+  meter: string;
+  periods: number;
+  ms: TimeByState;
+  quantityMs: number;
+  /** By price, if the rows are grouped by it. */
+  prices: PricedUse[];
+  /** Usage and purchases, less refunds. */
+  amountMicros: number;
+  purchasedMicros: number;
+  refundedMicros: number;
+  uncollectedMicros: number;
+  /** The last period of the row; null: payments of a resource that never had one. */
+  lastId: number | null;
+}
+
+/** Revenue of an entry, negative for a refund. */
+export const revenueOf = ({
+  fromLedger,
+  toLedger,
+  amountMicros,
+}: Pick<EntryRow, 'fromLedger' | 'toLedger' | 'amountMicros'>): number =>
+  toLedger === 'revenue' ? amountMicros : fromLedger === 'revenue' ? -amountMicros : 0;
+
+/** SQLite reads on this thread: long sums let other requests in between. */
+export const nextTurn = (time: Pick<Time, 'after'>): Promise<void> =>
+  new Promise((resolve) => void time.after(0, resolve));
+
+/** Pairs of a period and a span that one query joins. */
+const PAIRS_AT_ONCE = 25_000;
+const SLICE_MS = 5 * 24 * 3_600_000;
+const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+
+async function* timeRows(
+  { store, time }: ReportDeps,
+  accountId: string,
+  spans: readonly TimeSpan[],
+  grouping: Grouping,
+): AsyncGenerator<TimeRow[]> {
+  const size = store.kind === 'sqlite' ? Math.ceil(PAIRS_AT_ONCE / spans.length) : null;
+  const isWhole = size === null || grouping.subjectIds !== undefined;
+  for (let afterMs = spans[0]?.fromMs ?? 0; afterMs < END_OF_TIME_MS;) {
+    const upToMs = (isWhole ? null : await endOfSlice(store.read, accountId, afterMs, size)) ?? END_OF_TIME_MS;
+    yield await timeIn(store.read, accountId, spans, grouping, { afterMs, upToMs });
+    await nextTurn(time);
+    afterMs = upToMs;
+  }
+  yield await timeIn(store.read, accountId, spans, grouping, { openUntilMs: time.now() });
+}
+
+/** Metered use and all other entries of a span, summed. */
+export async function* moneyRows(
+  { store, time }: ReportDeps,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  grouping: Grouping,
+): AsyncGenerator<MoneyRow[]> {
+  const lastMs = Math.min(untilMs, time.now());
+  const isSliced = store.kind === 'sqlite' && grouping.subjectIds === undefined;
+  let from = fromMs;
+  for (; isSliced && from + SLICE_MS < lastMs; from += SLICE_MS) {
+    yield await moneyIn(
+      store.read,
+      accountId,
+      { fromMs: from, untilMs: from + SLICE_MS },
+      { ...grouping, isMetered: true },
+    );
+    await nextTurn(time);
+  }
+  yield await moneyIn(store.read, accountId, { fromMs: from, untilMs }, { ...grouping, isMetered: true });
+  yield await moneyIn(store.read, accountId, { fromMs, untilMs }, { ...grouping, isMetered: false });
+}
+
+/** Rows by span, resource or group, and meter; `limit` is called with their number as it grows. */
+export async function report(
+  deps: ReportDeps,
+  accountId: string,
+  spans: readonly TimeSpan[],
+  {
+    keyOf = ({ subjectId = '', typeId = '', labels = '', meter }) => [subjectId, typeId, labels, meter].join(' '),
+    limit,
+    ...grouping
+  }: Grouping & { keyOf?: (row: TimeRow | MoneyRow) => string; limit?: (rows: number) => void },
+): Promise<ReportRow[]> {
+  const rows = new Map<string, ReportRow>();
+  const rowOf = (span: TimeSpan, found: TimeRow | MoneyRow): ReportRow => {
+    const key = `${span.fromMs} ${keyOf(found)}`;
+    const { subjectId = '', typeId = '', labels = null, meter } = found;
+    const row = rows.get(key) ?? {
+      ...span,
+      subjectId,
+      typeId,
+      labels,
+      meter,
+      periods: 0,
+      ms: {},
+      quantityMs: 0,
+      prices: [],
+      amountMicros: 0,
+      purchasedMicros: 0,
+      refundedMicros: 0,
+      uncollectedMicros: 0,
+      lastId: null,
+    };
+    if (found.lastId !== null && found.lastId > (row.lastId ?? 0)) row.lastId = found.lastId;
+    rows.set(key, row);
+    limit?.(rows.size);
+    return row;
+  };
+  const priced = ({ prices }: ReportRow, meter: string, priceMicros: number, isRefund = false): PricedUse => {
+    const known = prices.find(
+      (one) => one.meter === meter && one.priceMicros === priceMicros && one.isRefund === isRefund,
+    );
+    if (known) return known;
+    const use = { meter, priceMicros, quantityMs: 0, amountMicros: 0, isRefund };
+    prices.push(use);
+    return use;
+  };
+  const spanAt = new Map(spans.map((span) => [span.fromMs, span]));
+  for await (const found of timeRows(deps, accountId, spans, grouping))
+    for (const one of found) {
+      const span = spanAt.get(one.fromMs);
+      if (!span) continue;
+      const row = rowOf(span, one);
+      row.periods += one.periods;
+      row.ms[one.state] = (row.ms[one.state] ?? 0) + one.ms;
+      if (one.state !== 'charged') continue;
+      row.quantityMs += one.quantityMs;
+      if (one.priceMicros !== undefined) priced(row, one.meter, one.priceMicros).quantityMs += one.quantityMs;
+    }
+  for (const span of spans) {
+    for await (const found of moneyRows(deps, accountId, span, grouping))
+      for (const one of found) {
+        const micros = revenueOf({ ...one, amountMicros: one.micros });
+        if (micros === 0) continue;
+        const row = rowOf(span, one);
+        row.amountMicros += micros;
+        if (one.kind !== 'charge') row[micros > 0 ? 'purchasedMicros' : 'refundedMicros'] += Math.abs(micros);
+        if (one.isOfUse === 1 && one.priceMicros) {
+          const use = priced(row, one.meter, one.priceMicros, micros < 0);
+          use.amountMicros += micros;
+          if (use.isRefund) use.quantityMs += (micros / one.priceMicros) * priceUnitMs(one.meter);
+        }
+        if (one.fromLedger === 'uncollected') row.uncollectedMicros += micros;
+      }
+    if (spans.length > 1) await nextTurn(deps.time);
+  }
+  // One order, whichever periods are open.
+  return [...rows.values()].map((row) => ({
+    ...row,
+    ms: Object.fromEntries(meterStates.flatMap((state) => (row.ms[state] ? [[state, row.ms[state]]] : []))),
+    prices: row.prices.toSorted(
+      (one, other) =>
+        meters.findIndex((meter) => meter === one.meter) - meters.findIndex((meter) => meter === other.meter) ||
+        one.priceMicros - other.priceMicros ||
+        Number(one.isRefund) - Number(other.isRefund),
+    ),
+  }));
+}
+
+export interface Description {
+  name: string;
+  typeId: string;
+  regionId: string;
+}
+
+/** What the last period of each row says of its resource. */
+export async function describe<Row extends ReportRow>(
+  { store }: ReportDeps,
+  rows: readonly Row[],
+): Promise<(Row & Description)[]> {
+  const ids = rows.flatMap(({ lastId }) => (lastId === null ? [] : [lastId]));
+  const periods = new Map((await periodsById(store.read, [...new Set(ids)])).map((period) => [period.id, period]));
+  return rows.map((row) => {
+    const { subjectName: name = '', typeId = '', regionId = '' } = periods.get(row.lastId ?? 0) ?? {};
+    return { ...row, name, typeId, regionId };
+  });
+}

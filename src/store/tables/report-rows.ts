@@ -1,0 +1,288 @@
+/**
+ * The rows of every report over an account's books: time by periods, and money by entries, in spans
+ * that begin and end at full hours of UTC. An entry counts where it begins.
+ */
+import { sql, type RawBuilder } from 'kysely';
+import { meters, meterStates, type Meter, type MeterState } from '../../domain/meter.ts';
+import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import { oneOf } from '../db/columns.ts';
+import { isSqlite } from '../db/dialect.ts';
+import type { Db } from '../store.ts';
+import type { EntryRow } from './ledger.ts';
+
+/** Columns of periods by which rows may be grouped, besides the meter. */
+export type Fact = 'subjectId' | 'typeId' | 'labels' | 'priceMicros';
+
+export interface Grouping {
+  by: readonly Fact[];
+  /** Of these resources alone. */
+  subjectIds?: readonly string[] | undefined;
+}
+
+type Facts = Partial<Record<'subjectId' | 'typeId', string> & { labels: string | null; priceMicros: number }>;
+
+/** Time of periods in one span, by state. */
+export interface TimeRow extends Facts {
+  /** Start of the span. */
+  fromMs: number;
+  meter: Meter;
+  state: MeterState;
+  periods: number;
+  ms: number;
+  /** GB × milliseconds for storage. */
+  quantityMs: number;
+  lastId: number;
+}
+
+/** Sum of entries, by where the money came from and went to. */
+export interface MoneyRow extends Facts {
+  kind: string;
+  fromLedger: string;
+  toLedger: string;
+  /** '' for payments without usage. */
+  meter: string;
+  micros: number;
+  /** 1 for metered use, and for what takes it back. */
+  isOfUse: 0 | 1;
+  /** Last period that describes them; null: none is known. */
+  lastId: number | null;
+}
+
+const listed = (ids: readonly string[]): RawBuilder<unknown> => sql.join(ids.map((id) => sql`${id}`));
+
+/** Keeps SQLite from the index of opening times, which begins with all earlier periods. */
+const openedAtMs = sql<number>`+period."openedAtMs"`;
+
+/** Not an integer: SQLite has no sums above 2^53 for a reader of numbers. */
+const sumOf = (what: RawBuilder<unknown>): RawBuilder<number> => sql`cast(sum(${what}) as double precision)`;
+
+/** Closed periods of the slice, or else the open ones: what costs money counts up to its last booking. */
+export async function timeIn(
+  db: Db,
+  accountId: string,
+  spans: readonly TimeSpan[],
+  { by, subjectIds }: Grouping,
+  slice: { afterMs: number; upToMs: number } | { openUntilMs: number },
+): Promise<TimeRow[]> {
+  const isOpen = 'openUntilMs' in slice;
+  const [least, greatest] = isSqlite(db) ? [sql`min`, sql`max`] : [sql`least`, sql`greatest`];
+  const end = isOpen
+    ? sql`(case when period."isCharging" = 1 then period."chargedUntilMs" else ${sql.lit(slice.openUntilMs)} end)`
+    : sql`period."closedAtMs"`;
+  const lasted = sql`(${least}(${end}, span."untilMs") - ${greatest}(period."openedAtMs", span."fromMs"))`;
+  // Keeps SQLite at the index of the resources, if there are some.
+  const closedAtMs = sql`${sql.raw(subjectIds === undefined ? '' : '+')}period."closedAtMs"`;
+  const groups = ['meter', 'state', ...by].map((name) => sql.ref(`period.${name}`));
+  const values = spans.map(({ fromMs, untilMs }) => sql`(${sql.lit(fromMs)}, ${sql.lit(untilMs)})`);
+  const { rows } = await sql<Omit<TimeRow, 'meter' | 'state'> & { meter: string; state: string }>`
+    with span("fromMs", "untilMs") as (values ${sql.join(values)})
+    select span."fromMs", ${sql.join(groups)}, count(*) as periods, sum(${lasted}) as ms,
+      ${sumOf(sql`${lasted} * period.quantity`)} as "quantityMs", max(period.id) as "lastId"
+    from "usagePeriod" as period cross join span
+    where period."accountId" = ${accountId}
+      ${
+        isOpen
+          ? sql`and period."closedAtMs" is null`
+          : sql`and period."closedAtMs" is not null
+        and ${closedAtMs} > ${slice.afterMs} and ${closedAtMs} <= ${slice.upToMs}`
+      }
+      ${subjectIds === undefined ? sql`` : sql`and period."subjectId" in (${listed(subjectIds)})`}
+      and ${openedAtMs} < span."untilMs" and ${end} > span."fromMs"
+    group by span."fromMs", ${sql.join(groups)}`.execute(db);
+  return rows.map((row) => ({ ...row, meter: oneOf(meters, row.meter), state: oneOf(meterStates, row.state) }));
+}
+
+/** Time after which as many closed periods end; null: there are fewer. */
+export async function endOfSlice(db: Db, accountId: string, afterMs: number, size: number): Promise<number | null> {
+  const row = await db
+    .selectFrom('usagePeriod')
+    .select('closedAtMs')
+    .where('accountId', '=', accountId)
+    .where('closedAtMs', '>', afterMs)
+    .orderBy('closedAtMs')
+    .offset(size)
+    .limit(1)
+    .executeTakeFirst();
+  return row?.closedAtMs ?? null;
+}
+
+/** Periods that touch the span, counted up to `limit`. */
+export async function countPeriods(db: Db, accountId: string, span: TimeSpan, limit: number): Promise<number> {
+  const { rows } = await sql<{ total: number }>`select count(*) as total from (
+    select 1 from "usagePeriod" as period where "accountId" = ${accountId} and ${openedAtMs} < ${span.untilMs}
+      and "closedAtMs" > ${span.fromMs} limit ${sql.lit(limit)}) as touching`.execute(db);
+  return rows[0]?.total ?? 0;
+}
+
+const metered = sql`entry."periodId" is not null and entry."fromLedger" <> 'revenue'`;
+
+/** The period that describes an entry: its own, or that of its resource at its time. */
+const describedBy = sql<number | null>`coalesce(entry."periodId",
+  (select id from "usagePeriod" as earlier where earlier."subjectId" = entry."subjectId"
+    and earlier."openedAtMs" <= entry."atMs" order by id desc limit 1),
+  (select min(id) from "usagePeriod" as later where later."subjectId" = entry."subjectId"))`;
+
+/** Metered use, or all other entries. */
+export async function moneyIn(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { by, subjectIds, isMetered }: Grouping & { isMetered: boolean },
+): Promise<MoneyRow[]> {
+  const ofEntry = (name: string): boolean => name === 'subjectId';
+  const groups = [...(isMetered ? [] : ['kind', 'toLedger']), 'fromLedger', 'meter', ...by].map((name) =>
+    sql.ref(['typeId', 'labels', 'priceMicros'].includes(name) ? `period.${name}` : `entry.${name}`),
+  );
+  const isOfUse = sql`case when entry."periodId" is null then 0 else 1 end`;
+  const needsPeriod = by.some((name) => !ofEntry(name)) || (!isMetered && by.length > 0);
+  const join = sql`left join "usagePeriod" as period on period.id = ${isMetered ? sql`entry."periodId"` : describedBy}`;
+  const ofResources =
+    subjectIds !== undefined && isMetered
+      ? sql`entry."periodId" in (select id from "usagePeriod" as period where period."accountId" = ${accountId}
+          and period."subjectId" in (${listed(subjectIds)}) and period.state = 'charged'
+          and (period."closedAtMs" > ${fromMs} or period."closedAtMs" is null) and ${openedAtMs} < ${untilMs})
+        and entry."hourMs" >= ${fromMs} and entry."hourMs" < ${untilMs} and entry."fromLedger" <> 'revenue'`
+      : sql`entry."accountId" = ${accountId} and entry."atMs" >= ${sql.lit(fromMs)} and entry."atMs" < ${sql.lit(untilMs)}
+        and ${isMetered ? metered : sql`entry.kind <> 'charge'`}
+        ${subjectIds === undefined ? sql`` : sql`and entry."subjectId" in (${listed(subjectIds)})`}`;
+  const { rows } = await sql<MoneyRow>`select
+      ${isMetered ? sql`'charge' as kind, 'revenue' as "toLedger", 1` : isOfUse} as "isOfUse", ${sql.join(groups)}, ${sumOf(sql`entry."amountMicros"`)} as micros,
+      ${needsPeriod && !isMetered ? sql`max(period.id)` : sql`null`} as "lastId"
+    from entry ${needsPeriod ? join : sql``} where ${ofResources}
+    group by ${sql.join(isMetered ? groups : [...groups, isOfUse])}`.execute(db);
+  return rows;
+}
+
+/** Entries that are not metered use, oldest first. */
+export async function otherEntries(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  limit: number,
+): Promise<EntryRow[]> {
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('kind', '<>', sql.lit('charge'))
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs)
+    .orderBy('atMs')
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+/** Whether charges of the account before `untilMs` are still to be booked. */
+export async function isUnbooked(db: Db, accountId: string, untilMs: number): Promise<boolean> {
+  const row = await db
+    .selectFrom('usagePeriod')
+    .select('id')
+    .where('accountId', '=', accountId)
+    .where('closedAtMs', 'is', null)
+    .where('isCharging', '=', sql.lit(1))
+    .where('chargedUntilMs', '<', untilMs)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Resources with usage or payments in the span, by id, after `after`. */
+export async function resourceIds(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const of = sql`"accountId" = ${accountId}`;
+  const next = (last: RawBuilder<unknown>) =>
+    sql`(select min("subjectId") from "usagePeriod" where ${of} and "subjectId" > ${last} and "closedAtMs" is not null)`;
+  const grouped = sql`group by "subjectId" order by "subjectId" limit ${sql.lit(limit)}`;
+  // Seeks from one resource to the next: a resource may have a million periods.
+  const { rows } = await sql<{ subjectId: string }>`
+    with recursive resource(id) as (
+      select ${next(sql`${after}`)} union all select ${next(sql`resource.id`)} from resource where resource.id is not null)
+    select "subjectId" from (select id as "subjectId" from resource where id is not null and exists
+      (select 1 from "usagePeriod" where ${of} and "subjectId" = resource.id and "closedAtMs" > ${fromMs}
+        and +"openedAtMs" < ${untilMs}) limit ${sql.lit(limit)}) as closed
+    union select "subjectId" from (select "subjectId" from "usagePeriod"
+      where ${of} and "closedAtMs" is null and "subjectId" > ${after}
+        and +"openedAtMs" < ${untilMs} ${grouped}) as current
+    union select "subjectId" from (select "subjectId" from entry
+      where ${of} and kind <> 'charge' and "subjectId" > ${after}
+        and "atMs" >= ${fromMs} and "atMs" < ${untilMs} ${grouped}) as paid
+    order by 1 limit ${sql.lit(limit)}`.execute(db);
+  return rows.map(({ subjectId }) => subjectId);
+}
+
+/** Entries that add to the revenue or take from it, by id, with the period that describes each. */
+export async function chargesAfter(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { after, limit }: { after: number; limit: number },
+): Promise<(EntryRow & { describedBy: number | null })[]> {
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .select(describedBy.as('describedBy'))
+    .where('accountId', '=', accountId)
+    .where('id', '>', after)
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs)
+    .where((eb) => eb.or([eb('toLedger', '=', 'revenue'), eb('fromLedger', '=', 'revenue')]))
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+/** Accounts with entries after `after`, by id, deleted ones too, with the name that is known of them. */
+export async function accountsInBooks(
+  db: Db,
+  after: string,
+  limit: number,
+): Promise<{ id: string; username: string }[]> {
+  const next = (last: RawBuilder<unknown>) => sql`(select min("accountId") from entry where "accountId" > ${last})`;
+  const { rows } = await sql<{ id: string; username: string }>`
+    with recursive book(id) as (
+      select ${next(sql`${after}`)} union all select ${next(sql`book.id`)} from book where book.id is not null)
+    select book.id, coalesce(account.username, former.username, '') as username from book
+      left join account on account.id = book.id left join "formerAccount" as former on former.id = book.id
+    where book.id is not null limit ${sql.lit(limit)}`.execute(db);
+  return rows;
+}
+
+export async function regionNames(db: Db): Promise<Map<string, string>> {
+  const rows = await db.selectFrom('region').select(['id', 'name']).execute();
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
+/** Instance types that are spot, deleted ones are not known. */
+export async function spotTypes(db: Db): Promise<Set<string>> {
+  const rows = await db.selectFrom('instanceType').select('id').where('isSpot', '=', sql.lit(1)).execute();
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Revenue of each resource since it is there, in micro-dollars; absent: none. */
+export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promise<Map<string, number>> {
+  if (subjectIds.length === 0) return new Map();
+  const usage = db
+    .selectFrom('usagePeriod')
+    .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros')])
+    .where('subjectId', 'in', subjectIds)
+    .groupBy('subjectId');
+  const paid = db
+    .selectFrom('entry')
+    .select([
+      'subjectId',
+      sql<number>`sum(case when "toLedger" = 'revenue' then "amountMicros"
+        when "fromLedger" = 'revenue' then -"amountMicros" else 0 end)`.as('micros'),
+    ])
+    .where('subjectId', 'in', subjectIds)
+    .where('kind', '<>', 'charge')
+    .groupBy('subjectId');
+  const sums = new Map<string, number>();
+  for (const { subjectId, micros } of [...(await usage.execute()), ...(await paid.execute())])
+    sums.set(subjectId, (sums.get(subjectId) ?? 0) + micros);
+  return sums;
+}
