@@ -10,7 +10,7 @@ export interface Booking {
   entries: UsageEntry[];
   charged: ChargedColumns[];
   wallets: Map<string, Wallet>;
-  /** Of periods that were not booked for too long; the span is free. */
+  /** Periods that were not booked for too long; the span is free. */
   gaps: (Split & Pick<PeriodRow, 'regionId'>)[];
 }
 

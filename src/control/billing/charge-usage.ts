@@ -120,7 +120,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
       const seenAtMs = metering.seenAtMs(regionId);
       if (seenAtMs === null) continue;
       await book({ regionId, untilMs: lastFullMinute(Math.min(seenAtMs, clock.now())) });
-      // Of one minute, compute pays first: storage waits for the sweep of each region that answers.
+      // Compute of a minute pays first: storage waits for the sweep of each region that answers.
       if (clock.now() - seenAtMs < MINUTE_MS) storageUntilMs = Math.min(storageUntilMs, seenAtMs);
     }
     await book({ regionId: null, untilMs: lastFullMinute(storageUntilMs) });

@@ -14,13 +14,13 @@ export interface CountedBudget extends TimeSpan {
   spentMicros: number;
 }
 
-/** Sums by days that have come: a span of many entries would hold other requests back. */
+/** Sums by days that have come: a long span would hold other requests back. */
 async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan, nowMs: number): Promise<number> {
   let spent = 0;
   let at = fromMs;
   for (; at + DAY_MS < Math.min(untilMs, nowMs); at += DAY_MS)
     spent += await spentBetween(db, scope, { fromMs: at, untilMs: at + DAY_MS });
-  // The last one goes to the end of the span: entries of a clock that was set back are later than now.
+  // The last one goes to the end of the span: a clock that was set back leaves later entries.
   return at < untilMs ? spent + (await spentBetween(db, scope, { fromMs: at, untilMs })) : spent;
 }
 

@@ -88,7 +88,7 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
   let bookings = 0;
   const { isKnown, ...seen } = makeSeenRuns(clock, (regionId) => regions.of(regionId).health.answers);
 
-  /** The time of an event by the meter's clock; a clock that was set since then tells nothing of it. */
+  /** The time of an event by the meter's clock; now, if the clock was set since then. */
   const metered = (atMs: number): number => {
     const lagMs = time.now() - atMs;
     return clock.now() - (lagMs > 0 && lagMs < MINUTE_MS ? lagMs : 0);

@@ -1,4 +1,4 @@
-/** The one report: time, quantities and money of an account, from which statement and usage are cut. */
+/** The one report: time, quantities and money, from which statement and usage are cut. */
 import { meters, meterStates, priceUnitMs, type MeterState } from '../../domain/meter.ts';
 import type { TimeSpan } from '../../domain/usage-buckets.ts';
 import { periodsById } from '../../store/tables/book-pages.ts';
@@ -21,7 +21,7 @@ export interface ReportDeps {
 
 export type TimeByState = Partial<Record<MeterState, number>>;
 
-/** Use of one price: price × quantity is the amount, but for less than a micro-dollar for each period. */
+/** Use of one price: × quantity it is the amount, within a micro-dollar for each period. */
 export interface PricedUse {
   /** Rows of a group may have several. */
   meter: string;
@@ -29,12 +29,12 @@ export interface PricedUse {
   /** Charged milliseconds × GB, or × 1 for an instance that runs. */
   quantityMs: number;
   amountMicros: number;
-  /** Starts that were free: a negative quantity and amount, in the hour in which they were refunded. */
+  /** Starts that were free: a negative quantity, in the hour of the refund. */
   isRefund: boolean;
 }
 
 export interface ReportRow extends TimeSpan {
-  /** Of the grouping; '' without. */
+  /** Resource of the grouping; '' without. */
   subjectId: string;
   typeId: string;
   labels: string | null;
@@ -204,7 +204,7 @@ export interface Description {
   regionId: string;
 }
 
-/** What the last period of each row says of its resource. */
+/** Describes the resource of each row by its last period. */
 export async function describe<Row extends ReportRow>(
   { store }: ReportDeps,
   rows: readonly Row[],

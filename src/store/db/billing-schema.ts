@@ -19,7 +19,7 @@ export interface UsagePeriodTable {
   unitMs: number;
   openedAtMs: number;
   closedAtMs: number | null;
-  /** Numbers of the account's events that opened and closed the period; no event closes it for a gap. */
+  /** Numbers of the events that opened and closed the period; none closes it for a gap. */
   openSeq: number;
   closeSeq: number | null;
   /** Booked up to here; moves with the clock when the clock is set. */
@@ -54,7 +54,7 @@ export interface EntryTable {
   reason: string;
   /** Account that asked for it; '' for Berth. */
   byAccountId: string;
-  /** Of time paid ahead: price of a unit. */
+  /** Price of a unit of time paid ahead. */
   priceMicros: Generated<number | null>;
   priceUnit: Generated<string | null>;
   /** The entry that a reversal or refund takes back. */

@@ -5,7 +5,7 @@
 import { sql } from 'kysely';
 import type { Migration } from '../db/migrate.ts';
 
-/** What a period has in common with the gap before or after it. */
+/** Columns that a period has in common with the gap before or after it. */
 const same = sql.raw(`"accountId", "subjectId", "subjectName", meter, "regionId", "typeId", quantity, "unitMs",
   "openSeq", labels`);
 

@@ -15,7 +15,7 @@ export type Fact = 'subjectId' | 'typeId' | 'labels' | 'priceMicros';
 
 export interface Grouping {
   by: readonly Fact[];
-  /** Of these resources alone. */
+  /** Limits the rows to these resources. */
   subjectIds?: readonly string[] | undefined;
 }
 
@@ -56,7 +56,7 @@ const openedAtMs = sql<number>`+period."openedAtMs"`;
 /** Not an integer: SQLite has no sums above 2^53 for a reader of numbers. */
 const sumOf = (what: RawBuilder<unknown>): RawBuilder<number> => sql`cast(sum(${what}) as double precision)`;
 
-/** Closed periods of the slice, or else the open ones: what costs money counts up to its last booking. */
+/** Closed periods of the slice, or the open ones, which count up to their last booking. */
 export async function timeIn(
   db: Db,
   accountId: string,
@@ -236,7 +236,7 @@ export async function chargesAfter(
     .execute();
 }
 
-/** Accounts with entries after `after`, by id, deleted ones too, with the name that is known of them. */
+/** Accounts with entries after `after`, by id, deleted ones too, with their names. */
 export async function accountsInBooks(
   db: Db,
   after: string,

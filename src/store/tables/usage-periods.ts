@@ -158,7 +158,7 @@ export async function endOfChargingWindow(db: Db, afterId: number, size: number)
 /** Where an open period ends, and begins again: the time between is a gap. */
 export type Split = Pick<PeriodRow, 'id' | 'isCharging'> & { closedAtMs: number; nextAtMs: number };
 
-/** Splits open periods of a rate that goes on; the next one has the carry. No period has a gap inside. */
+/** Splits open periods of a rate that goes on, so that no period has a gap inside. */
 export async function splitPeriods(tx: Db, splits: readonly Split[]): Promise<void> {
   if (splits.length === 0) return;
   const columns = { id: 'bigint', isCharging: 'bigint', closedAtMs: 'bigint', nextAtMs: 'bigint' } as const;
@@ -192,7 +192,7 @@ export async function describePeriod(tx: Db, { id, name }: { id: string; name: s
 
 const SPLITS_AT_ONCE = 500;
 
-/** Splits all open periods that `which` selects, page by page; the new ones come after the last id. */
+/** Splits all open periods that `which` selects; the new ones come after the last id. */
 async function splitAll(
   tx: Db,
   which: RawBuilder<SqlBool>,
@@ -225,7 +225,7 @@ async function splitAll(
 
 const charging = sql<SqlBool>`"isCharging" = 1`;
 
-/** Splits all that cost money at a step of the clock: what it skipped is free, what it repeated counts twice. */
+/** Splits all that cost money: skipped time is free, repeated time counts twice. */
 export const splitAtStep = (tx: Db, stepMs: number): Promise<void> =>
   splitAll(tx, charging, ({ chargedUntilMs }) => ({
     closedAtMs: chargedUntilMs,
