@@ -50,6 +50,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   sshKey: 'living',
   template: 'living',
   usagePeriod: 'books',
+  formerAccount: 'books',
   variable: 'living',
   volume: 'living',
   webhook: 'living',
