@@ -13,7 +13,7 @@ export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
 /** Longest text that a pattern alone bounds: a name, a month, a label. */
 const PATTERN_CHARACTERS = 512;
 
-/** Most characters of a string, items of an array or members of a record. Throws without a bound. */
+/** Most characters of a string, items of an array, members of a record. Throws without a bound. */
 export function boundOf(schema: z.core.$ZodType): number {
   const bound = declaredBound(schema);
   if (bound !== undefined) return bound;

@@ -7,8 +7,8 @@
  *
  * ## The order of locks
  *
- * On PostgreSQL a row stays locked from its update, or its lock, until the transaction ends. Two transactions
- * that lock the same rows deadlock unless both follow one order of tables:
+ * On PostgreSQL a row stays locked from its update, or its lock, until the transaction ends. Two
+ * transactions that lock the same rows deadlock unless both follow one order of tables:
  *
  *     orphan, image, volume, node port, instance, region, queued instances, disk, pool, account,
  *     resources of an account (sessions, keys, grants)

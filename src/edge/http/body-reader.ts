@@ -1,6 +1,6 @@
 /**
- * Reads request bodies within the limits of their route. Members and depth of JSON are counted while
- * the bytes arrive, so that parsing begins only if its cost is bounded.
+ * Reads request bodies within the limits of their route. Members and depth of JSON are counted
+ * while the bytes arrive, so that parsing begins only if its cost is bounded.
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
@@ -17,7 +17,7 @@ declare module 'fastify' {
 /** An escape `\u0000` has twice the bytes of a character in UTF-8. */
 const ESCAPED = 2;
 
-/** `bodyLimit` of a route with `jsonBytes`, which are exact where they are the limit of all routes. */
+/** `bodyLimit` of a route with `jsonBytes`; exact where they are the limit of all routes. */
 export const wireBytesOf = (jsonBytes: number, most: number): number => Math.min(most, ESCAPED * jsonBytes);
 
 export interface BodyLimits {

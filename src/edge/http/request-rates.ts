@@ -37,7 +37,7 @@ export const costOf = (route: Pick<Route, 'path' | 'reads'> & { operation?: bool
 };
 
 const KIB = 1024;
-/** What a body takes beyond its request. */
+/** Requests that a body counts as, besides its own. */
 export const costOfBody = (bytes: number): number => Math.floor(bytes / KIB);
 
 const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: number) => string) => {

@@ -1,4 +1,4 @@
-/** What ends the rows of each table. A new table does not compile without an answer here. */
+/** Names what ends the rows of each table. A new table does not compile without an answer here. */
 import type { Schema } from './schema.ts';
 
 /**
