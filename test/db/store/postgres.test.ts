@@ -40,7 +40,7 @@ onEngine('postgres', 'a stop', (open) => {
 });
 
 onEngine('postgres', 'writes that meet', (open) => {
-  test('runs one of two deadlocked works again', async () => {
+  test('runs the victim of a deadlock again, until both works are done', async () => {
     const store = await open();
     await store.write((tx) =>
       tx
@@ -60,7 +60,8 @@ onEngine('postgres', 'writes that meet', (open) => {
         await bump(tx, second);
       });
     await Promise.all([crossing('a', 'b'), crossing('b', 'a')]);
-    expect(runs).toBe(3);
+    // A victim that begins again before the other wakes takes its row first: they deadlock again.
+    expect(runs).toBeGreaterThan(2);
     expect([await store.versionOf('a'), await store.versionOf('b')]).toEqual([2, 2]);
   });
 
