@@ -15,6 +15,7 @@ import {
   domainIsPure,
   durationsAreMonotonic,
   environmentOnlyInMain,
+  noDurationAsserted,
   nothingSkippedInSilence,
   parse,
   sqlOnlyInStore,
@@ -234,6 +235,17 @@ const rules: Record<string, HouseRule> = {
       "test('a', (context) => { context.skip(noGpu, 'there is no GPU'); });",
       "test('a', ({ skip }) => { skip(`there is no ${thing}`); });",
       'rows.skip; stream.only;',
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
+  },
+  'no test asserts a duration that load makes longer': {
+    rule: noDurationAsserted,
+    bad: [
+      'expect(performance.now() - beganMs).toBeLessThan(9_000);',
+      "expect((Date.now() - beganMs) / 1_000, 'seconds').toBeLessThanOrEqual(9);",
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
+    good: [
+      'expect(performance.now() - beganMs).toBeGreaterThan(150);',
+      'expect(row.openedAtMs).toBeLessThanOrEqual(Date.now());',
     ].map((text) => ({ path: 'test/a.test.ts', text })),
   },
   'identifiers use the terms of the field': {

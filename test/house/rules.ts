@@ -374,6 +374,20 @@ export const nothingSkippedInSilence: Rule = (file) => {
   return wrong;
 };
 
+/** `docs/testing.md`: load makes tests slower, never red. */
+export const noDurationAsserted: Rule = (file) => {
+  if (!file.path.startsWith('test/')) return [];
+  return walk(file.program).flatMap(({ node }) => {
+    const callee = node.type === 'CallExpression' ? node['callee'] : undefined;
+    if (!isNode(callee) || !(nameOf(callee['property']) ?? '').startsWith('toBeLessThan')) return [];
+    const expected = isNode(callee['object']) ? file.text.slice(callee['object'].start, callee['object'].end) : '';
+    const isDuration = /\b(?:performance|Date)\.now\(\)\s*-/.test(expected);
+    return isDuration
+      ? [`${file.lineAt(node.start)}: ${expected}: wait for a condition, or measure processor time`]
+      : [];
+  });
+};
+
 /** Returns `test` for `test.concurrent.skip`. */
 export function rootName(node: Node): string | undefined {
   let at: unknown = node;

@@ -102,7 +102,6 @@ onBothEngines('an idle instance', (open) => {
     const reported = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
     expect(reported.map(({ kind }) => kind)).toEqual(['instance.idleWarning', 'instance.stopWished']);
     const [warning, stop] = reported.map(({ data, atMs }) => ({ ...JSON.parse(data), atMs }));
-    expect(warning.willStopAt).toBeGreaterThan(warning.atMs);
     expect(warning.willStopAt - warning.atMs).toBeLessThanOrEqual(AFTER_MS / 3);
     expect(stop).toMatchObject({ cause: 'IdleStop', idleSince: warning.idleSince });
     expect(stop.because).toMatch(/^nothing has used the instance for \d+ s/);
@@ -127,7 +126,9 @@ onBothEngines('an idle instance', (open) => {
 });
 
 test('stops at the announced time at any check interval', async () => {
-  const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 6_000, staleMs: 18_000 } });
+  const world = await watching(await open(), {
+    idleLimits: { ...idleLimits, checkEveryMs: 6_000, staleMs: 18_000 },
+  });
   const id = await running(world);
   await setIdle(world, id, idlePolicy(6_500));
   await world.until(id, hasStatus('Stopped'));

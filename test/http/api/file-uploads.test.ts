@@ -5,7 +5,7 @@ import { lstat, readdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { get, request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
@@ -87,6 +87,9 @@ describe('an upload', () => {
   });
 
   test('does not delay a stopping server after its refusal', async () => {
+    // Drops no unread upload after a while: a server that waited for one would never stop.
+    vi.useFakeTimers({ toFake: ['setInterval'] });
+    onTestFinished(() => void vi.useRealTimers());
     const other = await startFilesFixture();
     const [unknown, unauthenticated] = [
       head('PUT', 'no/such/folder', 'Content-Length: 9'),
@@ -98,10 +101,7 @@ describe('an upload', () => {
       return once(socket, 'data').then(([piece]: Buffer[]) => String(piece).slice(0, 12));
     });
     expect(await Promise.all(answered)).toEqual(['HTTP/1.1 404', 'HTTP/1.1 401']);
-    const beganMs = performance.now();
     await other.stop();
-    // A server that waited would drop the unread uploads after 10 s.
-    expect(performance.now() - beganMs).toBeLessThan(9_000);
   });
 
   test('may take longer than a JSON body', async () => {
