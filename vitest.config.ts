@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
+import { projects } from './scripts/lib/projects.mjs';
 import { isLong } from './test/fixtures/level.ts';
 import { quickFolder } from './test/fixtures/quick-folder.ts';
 import { SlowFilesFirst } from './test/fixtures/slow-files-first.ts';
@@ -28,6 +29,9 @@ if (missing.length > 0) throw new Error(`test/long-only.json names files that do
 
 const exclude = ['**/node_modules/**', ...(isLong ? [] : longOnly)];
 
+/** What tests of a project may run (`test/fixtures/programs.ts`). */
+const provide = (project: string) => ({ needs: projects.find(({ name }) => name === project)?.needs ?? 'engine' });
+
 /**
  * Projects are named by the needs of their tests: nothing, a database, a listening server, virtual
  * time, a Kubernetes cluster, a container engine, a browser.
@@ -41,11 +45,13 @@ export default defineConfig({
     expect: { poll: { timeout: 120_000 } },
     exclude,
     sequence: { sequencer: SlowFilesFirst },
+    setupFiles: ['test/fixtures/programs.ts'],
     projects: [
       {
         extends: true,
         test: {
           name: 'unit',
+          provide: provide('unit'),
           include: ['test/{unit,house}/**/*.test.ts'],
           // They only compute: one worker for each of two cores. The default leaves a core free.
           maxWorkers: 2,
@@ -57,6 +63,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'db',
+          provide: provide('db'),
           include: ['test/db/**/*.test.ts'],
           globalSetup: ['test/fixtures/postgres-setup.ts'],
           // They wait more than they compute.
@@ -69,6 +76,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'http',
+          provide: provide('http'),
           include: ['test/http/**/*.test.ts'],
           // At short nothing of it needs PostgreSQL.
           globalSetup: isLong ? ['test/fixtures/postgres-setup.ts'] : [],
@@ -81,17 +89,29 @@ export default defineConfig({
       {
         extends: true,
         // Each file keeps all cores busy.
-        test: { name: 'simulation', include: ['test/simulation/**/*.test.ts'], fileParallelism: false },
+        test: {
+          name: 'simulation',
+          provide: provide('simulation'),
+          include: ['test/simulation/**/*.test.ts'],
+          fileParallelism: false,
+        },
       },
       {
         extends: true,
         // Each file starts clusters, which keep both cores busy.
-        test: { name: 'kubernetes', include: ['test/kubernetes/**/*.test.ts'], exclude, fileParallelism: false },
+        test: {
+          name: 'kubernetes',
+          provide: provide('kubernetes'),
+          include: ['test/kubernetes/**/*.test.ts'],
+          exclude,
+          fileParallelism: false,
+        },
       },
       {
         extends: true,
         test: {
           name: 'docker',
+          provide: provide('docker'),
           include: ['test/docker/**/*.test.ts'],
           exclude: [...exclude, ...alone],
           globalSetup: ['test/fixtures/docker-images-setup.ts'],
@@ -104,6 +124,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'docker-alone',
+          provide: provide('docker-alone'),
           include: alone,
           globalSetup: ['test/fixtures/docker-images-setup.ts'],
           retry,
@@ -117,6 +138,7 @@ export default defineConfig({
         // Chromium and the simulated engine: each file keeps a core busy.
         test: {
           name: 'console',
+          provide: provide('console'),
           include: ['test/console/**/*.test.ts'],
           exclude,
           globalSetup: ['test/fixtures/console-setup.ts'],
@@ -129,6 +151,7 @@ export default defineConfig({
         // Chromium aborts loads whenever a container comes or goes: run nothing meanwhile.
         test: {
           name: 'browser',
+          provide: provide('browser'),
           include: ['test/browser/**/*.test.ts'],
           globalSetup: ['test/fixtures/docker-images-setup.ts'],
           retry,

@@ -2,10 +2,14 @@
  * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format,
  * dead code, the unit tests. All at once; the output of a step is shown when it failed.
  */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, runCommand, say, secondsSince } from './lib/run.mjs';
+import { closingLines, totalsOfRun } from './lib/totals.mjs';
 
 const USAGE = 'npm run check   types, lint, format, dead code and unit tests';
 
@@ -13,7 +17,9 @@ await runCommand(async () => {
   readArguments(USAGE);
   await ensureDependencies();
   const node = findNode24();
-  const env = envWithNode(node);
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
+  const file = path.join(folder, 'unit.json');
+  const env = { ...envWithNode(node), BERTH_TOTALS_FILE: file };
   const steps = [
     { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.'] },
     { name: 'console', args: ['node_modules/typescript/bin/tsc', '-p', 'console'] },
@@ -25,7 +31,14 @@ await runCommand(async () => {
     },
     {
       name: 'unit tests',
-      args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'unit', '--passWithNoTests', '--reporter=dot'],
+      args: [
+        'node_modules/vitest/vitest.mjs',
+        'run',
+        '--project=unit',
+        '--passWithNoTests',
+        '--reporter=dot',
+        '--reporter=./scripts/totals-reporter.ts',
+      ],
     },
   ];
   const startedAt = performance.now();
@@ -40,6 +53,9 @@ await runCommand(async () => {
       }),
     )
   ).flat();
+  for (const line of closingLines(totalsOfRun({ project: 'unit', file, code: 0 })))
+    if (line.includes('is not installed')) say(line);
+  rmSync(folder, { recursive: true, force: true });
   say(
     `${failed.length === 0 ? 'All checks passed' : `Failed: ${failed.join(', ')}`}, ${secondsSince(startedAt)} in all.`,
   );

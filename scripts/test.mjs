@@ -14,33 +14,11 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { ensureKubernetes, kubernetesNeeds } from './lib/kubernetes.mjs';
+import { testNeeds } from './lib/needs.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
 import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
 import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
-
-/** @type {import('./lib/apt.mjs').Need[]} */
-const testNeeds = [
-  { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
-  { apt: 'openssh-server', programs: ['sshd'], why: 'leads to a container engine on another host' },
-  { apt: 'rsync', programs: ['rsync'], why: 'copies to and from instances over ssh' },
-  { apt: 'curl', programs: ['curl'], why: 'connects through ports that ssh forwards' },
-  // The dynamically linked busybox won't do: an image holds the program alone.
-  { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
-  {
-    apt: 'docker-registry',
-    programs: ['docker-registry'],
-    service: 'docker-registry',
-    why: 'stores images, some only with credentials',
-  },
-  { apt: 'openssl', programs: ['openssl'], why: 'makes certificates of a proxy' },
-  { apt: 'lxcfs', programs: ['lxcfs'], service: 'lxcfs', why: 'shows instances their own memory' },
-  {
-    apt: 'chromium',
-    programs: ['chromium', 'chromium-browser', 'google-chrome'],
-    why: 'opens the pages of the gateway and notebooks',
-  },
-];
 
 /** @param {string} project */
 const needOf = (project) => allProjects.find(({ name }) => name === project)?.needs ?? 'node';

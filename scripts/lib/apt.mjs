@@ -10,6 +10,7 @@ import { capture, findProgram } from './run.mjs';
  * @typedef {object} Need
  * @property {string} apt the package
  * @property {string[]} programs any of which will do
+ * @property {string[]} [also] other programs that come with it, which Berth or its tests run
  * @property {string} [file] what is needed, where that is no program
  * @property {string} why what Berth does with it, for the person who is asked
  * @property {string} [service] what systemd would start with it, and nobody wants

@@ -19,7 +19,12 @@ import { setUpUserNamespaces } from './user-namespaces.mjs';
  * @type {Need[]}
  */
 const engineNeeds = [
-  { apt: 'docker.io', programs: ['dockerd'], why: 'the container engine' },
+  {
+    apt: 'docker.io',
+    programs: ['dockerd'],
+    also: ['docker', 'containerd-shim-runc-v2', 'systemctl'],
+    why: 'the container engine',
+  },
   { apt: 'iptables', programs: ['iptables'], why: 'published ports of containers' },
   {
     apt: 'ca-certificates',
@@ -45,7 +50,18 @@ const imageNeeds = [
  * (`src/storage/image-file/`).
  * @type {Need[]}
  */
-const diskNeeds = [{ apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks with an enforced size' }];
+const diskNeeds = [
+  {
+    apt: 'xfsprogs',
+    programs: ['mkfs.xfs', 'xfs_growfs'],
+    also: ['xfs_io'],
+    why: 'disks with an enforced size',
+  },
+  { apt: 'mount', programs: ['mount'], also: ['umount', 'losetup'], why: 'disks with an enforced size' },
+];
+
+/** All that is installed for an engine of this machine. */
+export const hostNeeds = [...engineNeeds, ...imageNeeds, ...diskNeeds];
 
 const setupLog = '/var/log/berth-setup.log';
 const dockerdLog = '/var/log/berth-dockerd.log';

@@ -55,7 +55,7 @@ const cniFolder = () =>
   cniFolders.find((folder) => cniPlugins.every((plugin) => existsSync(path.join(folder, plugin))));
 
 /** Programs of the system that a cluster runs. @type {import('./apt.mjs').Need[]} */
-const clusterNeeds = [
+export const clusterNeeds = [
   { apt: 'containerd', programs: ['containerd'], service: 'containerd', why: 'runs the containers of a cluster' },
   { apt: 'runc', programs: ['runc'], why: 'starts the containers of a cluster' },
   {

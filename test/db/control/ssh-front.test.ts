@@ -11,6 +11,7 @@ import type { GatewayRoute, RouteUpdate } from '../../../src/control/index.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { makeSshFronts } from '../../../src/edge/ssh/fronts.ts';
+import { needsProgram } from '../../fixtures/programs.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
@@ -24,7 +25,8 @@ function makeKey(): { private: string; public: string } {
 
 const ID = instanceId('11111111-1111-4111-8111-111111111111');
 
-test('derives host keys readable by OpenSSH, stable, and distinct per instance and installation', async () => {
+test('derives host keys readable by OpenSSH, stable, and distinct per instance and installation', async (context) => {
+  needsProgram('ssh-keygen', context);
   const folder = await mkdtemp(join(tmpdir(), 'berth-host-key-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const hostKey = makeSshHostKeys(new Uint8Array(32).fill(1));

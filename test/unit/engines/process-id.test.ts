@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { buffer } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
+import { needsProgram } from '../../fixtures/programs.ts';
 import { environmentInput, readProcessId, withEnvironmentInput } from '../../../src/engines/process-id.ts';
 
 /** Environment and input that a command gets. */
@@ -22,9 +23,10 @@ async function received(shell: readonly string[], given: Record<string, string>,
   return { text, variables: Object.fromEntries(variables.map((one) => one.split(/=(.*)/s, 2))) };
 }
 
-test.for([[['/bin/sh']], [['/bin/bash', '--posix']], [['/bin/busybox', 'sh']]] as const)(
+test.for([[['sh']], [['bash', '--posix']], [['busybox', 'sh']]] as const)(
   '%j gives a command the variables and the rest of its input',
-  async ([shell]) => {
+  async ([shell], context) => {
+    if (shell[0] === 'busybox') needsProgram('busybox', context);
     const value = fc.string({ unit: fc.constantFrom('a', ' ', '\\', 'n', '\n', '"', "'", '$', '%', '0', '=', 'é') });
     await fc.assert(
       fc.asyncProperty(
@@ -42,7 +44,7 @@ test.for([[['/bin/sh']], [['/bin/bash', '--posix']], [['/bin/busybox', 'sh']]] a
 );
 
 test('a shell that only writes something else has no process id, and its end breaks nothing', async () => {
-  const child = spawn('/bin/sh', ['-c', 'echo nonsense >&2']);
+  const child = spawn('sh', ['-c', 'echo nonsense >&2']);
   const thrown: unknown[] = [];
   const onThrown = (error: unknown): void => void thrown.push(error);
   process.prependListener('uncaughtExceptionMonitor', onThrown);
