@@ -114,20 +114,26 @@ export class Books {
     return [
       ...wrongPeriods(periods, new Map(sums.map(({ periodId, micros }) => [periodId, micros]))),
       ...wrongReplay(events, periods),
-      ...periods.flatMap((period) => this.#wrongTime(period, times)),
+      ...[...Map.groupBy(periods, ({ openSeq }) => openSeq).values()].flatMap((parts) => this.#wrongTime(parts, times)),
     ];
   }
 
-  /** Nobody pays for more time than has passed, nor for a run after the last look at it. */
-  #wrongTime(period: Period, { nowMs, sweptAtMs, unseenStepsMs }: SeenTimes): string[] {
-    if (period.state !== 'charged') return [];
-    const key = `${period.id} ${period.subjectId} ${period.openedAtMs}`;
+  /**
+   * Nobody pays for more time than has passed, nor for a run after the last look at it. `parts` are
+   * the periods that one event opened: gaps and new labels split it.
+   */
+  #wrongTime(parts: readonly Period[], { nowMs, sweptAtMs, unseenStepsMs }: SeenTimes): string[] {
+    const last = parts.findLast(({ state }) => state === 'charged');
+    if (!last) return [];
+    const key = `${last.subjectId} ${last.openSeq}`;
     const since = this.#since.get(key) ?? nowMs;
     this.#since.set(key, since);
-    const isSwept = period.meter === 'compute' && period.closedAtMs === null;
-    const most = (isSwept ? Math.max(sweptAtMs(period.regionId), since) : nowMs) - since + SLACK_MS + unseenStepsMs;
-    if (paidMs(period) <= most) return [];
-    return [`the period ${period.id} of ${period.subjectId} is charged for ${paidMs(period)} ms, of at most ${most}`];
+    const isSwept = last.meter === 'compute' && last.closedAtMs === null;
+    const most = (isSwept ? Math.max(sweptAtMs(last.regionId), since) : nowMs) - since + SLACK_MS + unseenStepsMs;
+    const paid = parts.reduce((sum, part) => (part.state === 'charged' ? sum + paidMs(part) : sum), 0);
+    return paid <= most
+      ? []
+      : [`the period ${last.id} of ${last.subjectId} is charged for ${paid} ms, of at most ${most}`];
   }
 
   #wrongRates({ instances, volumes, snapshots }: Resources): string[] {

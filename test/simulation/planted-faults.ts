@@ -194,9 +194,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-old-archive-counts-as-the-new-one',
     file: 'domain/plan.ts',
-    find: "if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);\n    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };",
+    find: "if (usesHost(observation)) return planHalt(instance, nowMs, limits);\n    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };",
     replace:
-      "if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);\n    return archive !== null ? { do: 'removeSaved' } : { do: 'saveRoot' };",
+      "if (usesHost(observation)) return planHalt(instance, nowMs, limits);\n    return archive !== null ? { do: 'removeSaved' } : { do: 'saveRoot' };",
     suffers: 'all work since the previous archive is lost',
   },
   {
@@ -300,8 +300,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-period-is-not-closed',
     file: 'control/billing/metering.ts',
-    find: 'const next = open ? await close(tx, open, seq)',
-    replace: 'const next = open && after ? await close(tx, open, seq)',
+    find: 'const openedAtMs = open ? await close(',
+    replace: 'const openedAtMs = open && after ? await close(',
     suffers: 'a terminated instance costs money forever',
   },
   {
@@ -321,15 +321,15 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-step-of-the-clock-is-charged',
     file: 'control/billing/charge-usage.ts',
-    find: 'await shiftOpenPeriods(tx, stepMs);',
+    find: 'await splitAtStep(tx, stepMs);',
     replace: '',
     suffers: 'a corrected clock costs each running instance up to an hour',
   },
   {
     name: 'a-charge-does-not-move-the-balance',
     file: 'control/billing/charge-usage.ts',
-    find: 'await writeCharged(tx, charged); await saveWallets(tx, before, wallets.values());',
-    replace: 'await writeCharged(tx, charged);',
+    find: 'await splitPeriods(tx, gaps); await saveWallets(tx, before, wallets.values());',
+    replace: 'await splitPeriods(tx, gaps);',
     suffers: 'the ledger says that the account has paid, and its balance stays',
   },
   // ---- charge modes

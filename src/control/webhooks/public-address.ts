@@ -37,8 +37,8 @@ const SPECIAL = [
 const isMapped = (address: string): boolean => address.includes(':') && isInRanges(['0.0.0.0/0'], address);
 
 /** False for anything that is not an address. */
-export function isPublicAddress(address: string): boolean {
+export function isPublicAddress(address: string, interfaces = networkInterfaces()): boolean {
   if (isIP(address) === 0 || isMapped(address)) return false;
-  const own = Object.values(networkInterfaces()).flatMap((all) => all?.map((one) => one.address) ?? []);
+  const own = Object.values(interfaces).flatMap((all) => all?.map((one) => one.address) ?? []);
   return isInRanges(UNICAST, address) && !isInRanges(SPECIAL, address) && !isInRanges(own, address);
 }

@@ -8,7 +8,9 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { discardUploads, largestShellEntries, shellFiles, type OpenShell } from '../../../src/storage/files.ts';
 import { UPLOAD_PREFIX } from '../../../src/storage/files/shell-scripts.ts';
+import { findProgram } from '../../../scripts/lib/run.mjs';
 import { longDescribe } from '../../fixtures/long-test.ts';
+import { needsProgram } from '../../fixtures/programs.ts';
 import { describeDiskFiles } from '../../conformance/disk-files.ts';
 
 const shellIn =
@@ -39,15 +41,16 @@ longDescribe("by this host's shell", () => {
   describeDiskFiles({ open: (root) => shellFiles(shellIn(root)), uploadsLeft, swapPauseMs: SWAP_PAUSE_MS });
 });
 
-const busybox = ['/bin/busybox', '/usr/bin/busybox'].find((file) => existsSync(file));
+let hasBusybox = false;
+needsProgram('busybox', { skip: (isMissing) => void (hasBusybox = !isMissing) });
 
 // skipped on hosts without BusyBox, which images for access to files may have instead of GNU.
-describe.skipIf(busybox === undefined)('by BusyBox', () => {
+describe.skipIf(!hasBusybox)('by BusyBox', () => {
   const folder = mkdtempSync(join(tmpdir(), 'berth-busybox-'));
   afterAll(() => rmSync(folder, { recursive: true }));
-  const applets =
-    busybox === undefined ? [] : execFileSync(busybox, ['--list'], { encoding: 'utf8' }).trim().split('\n');
-  for (const applet of applets) symlinkSync(busybox ?? '', join(folder, applet));
+  const busybox = findProgram('busybox') ?? '';
+  const applets = hasBusybox ? execFileSync(busybox, ['--list'], { encoding: 'utf8' }).trim().split('\n') : [];
+  for (const applet of applets) symlinkSync(busybox, join(folder, applet));
   describeDiskFiles({ open: (root) => shellFiles(shellIn(root, folder)), uploadsLeft, swapPauseMs: SWAP_PAUSE_MS });
 });
 
