@@ -368,7 +368,13 @@ async function serveSsh({ config, log, running }: Parts, cleanups: Cleanup[]): P
   const { routeTable, forwarding } = running.control;
   await checkSsh2();
   const { sshFiles: files } = await readFileShares(config.role);
-  const fronts = makeSshFronts({ backend: running.sshBackend, access: forwarding.ssh, recordLogin: forwarding.recordSshLogin, log, files });
+  const fronts = makeSshFronts({
+    backend: running.sshBackend,
+    access: forwarding.ssh,
+    recordLogin: forwarding.recordSshLogin,
+    log,
+    files,
+  });
   const stopping = new AbortController();
   const following = routeTable.follow(fronts.update, stopping.signal, { onlyRunning: true });
   cleanups.push(async () => {

@@ -113,7 +113,13 @@ export async function startGateway({
   };
   await checkSsh2();
   const { sshFiles: files } = await readFileShares(config.role);
-  const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, recordLogin: forwarding.recordSshLogin, log, files });
+  const fronts = makeSshFronts({
+    backend: engine,
+    access: forwarding.ssh,
+    recordLogin: forwarding.recordSshLogin,
+    log,
+    files,
+  });
   following.subscribe(fronts.update);
   const gateway = await bindGateway(config, log);
   const { apiUrl, gatewayUrl } = addressesOf(config, { api: config.listen.port, gateway: gateway.port });

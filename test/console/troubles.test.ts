@@ -36,12 +36,17 @@ test('a form that is sent after the session ended stays, leads to the login, and
     const name = page.getByLabel('Name', { exact: true });
     const create = page.getByRole('button', { name: 'Create', exact: true });
     await name.fill('kept');
+    const { regions } = await server.admin.listRegions();
+    const region = regions[0]?.regionId ?? expect.fail('no region');
+    const makeVolume = (made: string) =>
+      server.admin.createVolume({ name: made, sizeGB: 1, region, volumeType: 'filesystem' });
+    // The page follows the events before its session ends.
+    await makeVolume('before');
+    await page.getByText('before', { exact: true }).waitFor();
     await page.context().clearCookies();
     // The page reads its volumes again, and the read is refused.
     const refused = page.waitForResponse((response) => response.status() === 401);
-    const { regions } = await server.admin.listRegions();
-    const region = regions[0]?.regionId ?? expect.fail('no region');
-    await server.admin.createVolume({ name: 'elsewhere', sizeGB: 1, region, volumeType: 'filesystem' });
+    await makeVolume('elsewhere');
     await refused;
     await create.click();
     // The list behind the dialog may have such a link as well.

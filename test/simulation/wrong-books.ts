@@ -91,7 +91,10 @@ export function wrongPeriods(periods: readonly Period[], booked: ReadonlyMap<num
     // A clock that was set back repeats time.
     endMs = isSplit(period, at) || closedAtMs === openedAtMs ? -Infinity : (closedAtMs ?? Infinity);
     if (closedAtMs === null && at < periods.length - 1) wrong.push(`${name} is open, and another follows`);
-    if (closedAtMs !== null && (closedAtMs < openedAtMs || (closeSeq === null && !isSplit(period, at)) || isCharging === 1))
+    if (
+      closedAtMs !== null &&
+      (closedAtMs < openedAtMs || (closeSeq === null && !isSplit(period, at)) || isCharging === 1)
+    )
       wrong.push(`${name} is closed and not over`);
     const entries = booked.get(id) ?? 0;
     if (entries !== period.chargedMicros)

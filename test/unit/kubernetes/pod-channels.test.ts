@@ -247,7 +247,7 @@ describe('port-forward', () => {
     const { cluster } = await serve((socket) => {
       socket.send(message(0, port));
       socket.send(message(1, port));
-      setTimeout(() => socket.send(message(1, 'connection refused')), 5);
+      socket.send(message(1, 'connection refused'));
     });
     await expect(cluster.portForward('p', 22, deadline())).rejects.toMatchObject({
       failure: 'conflict',
