@@ -74,49 +74,36 @@ const SPACE = 0x20;
 /** `\u00e9` counts as three bytes. */
 const UNICODE_ESCAPE_EXTRA = 3;
 
+type Place = 'between' | 'string' | 'escape';
+
 /** Counts brackets and commas outside of strings: also of text that is no JSON. */
 export function makeJsonScan(maxBytes: number): (piece: Uint8Array) => Refusal | null {
   let depth = 0;
   let members = 0;
   let counted = 0;
-  let inString = false;
-  let isEscaped = false;
+  let place: Place = 'between';
   return (piece) => {
     counted += piece.length;
-    let backslashAt = -1;
     for (let at = 0; at < piece.length; at += 1) {
-      if (isEscaped) {
-        counted -= piece[at] === LETTER_U ? UNICODE_ESCAPE_EXTRA : 1;
-        isEscaped = false;
-        continue;
-      }
-      if (inString) {
-        if (backslashAt < at) backslashAt = positionOf(BACKSLASH, piece, at);
-        const quoteAt = positionOf(QUOTE, piece.subarray(0, backslashAt), at);
-        inString = quoteAt === backslashAt;
-        isEscaped = inString && backslashAt < piece.length;
-        at = quoteAt;
-        continue;
-      }
       const byte = piece[at] ?? SPACE;
-      if (byte <= SPACE) counted -= 1;
-      else if (byte === QUOTE) inString = true;
+      if (place === 'escape') {
+        counted -= byte === LETTER_U ? UNICODE_ESCAPE_EXTRA : 1;
+        place = 'string';
+      } else if (place === 'string') {
+        if (byte === QUOTE) place = 'between';
+        else if (byte === BACKSLASH) place = 'escape';
+      } else if (byte <= SPACE) counted -= 1;
+      else if (byte === QUOTE) place = 'string';
       else if (byte === COMMA) members += 1;
       else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
         depth += 1;
         members += 1;
+        if (depth > MAX_BODY_DEPTH) return tooDeep();
       } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth -= 1;
-      if (depth > MAX_BODY_DEPTH) return tooDeep();
     }
     if (members > MAX_BODY_MEMBERS) return tooManyMembers();
     return counted > maxBytes ? bodyTooLarge(maxBytes) : null;
   };
-}
-
-/** The end of the piece if the byte is not in it. */
-function positionOf(byte: number, piece: Uint8Array, from: number): number {
-  const at = piece.indexOf(byte, from);
-  return at < 0 ? piece.length : at;
 }
 
 const tooDeep = (): Refusal =>
