@@ -244,11 +244,13 @@ export async function accountsInBooks(
 ): Promise<{ id: string; username: string }[]> {
   const next = (last: RawBuilder<unknown>) => sql`(select min("accountId") from entry where "accountId" > ${last})`;
   const { rows } = await sql<{ id: string; username: string }>`
-    with recursive book(id) as (
-      select ${next(sql`${after}`)} union all select ${next(sql`book.id`)} from book where book.id is not null)
+    with recursive book(place, id) as (
+      select 1, ${next(sql`${after}`)}
+      union all
+      select place + 1, ${next(sql`book.id`)} from book where book.id is not null and place < ${sql.lit(limit)})
     select book.id, coalesce(account.username, former.username, '') as username from book
       left join account on account.id = book.id left join "formerAccount" as former on former.id = book.id
-    where book.id is not null limit ${sql.lit(limit)}`.execute(db);
+    where book.id is not null order by place`.execute(db);
   return rows;
 }
 
