@@ -7,13 +7,10 @@ import { useFormat } from './format.ts';
 import { useTexts } from '../texts/provider.tsx';
 import classes from './shell.module.css';
 
-/** Bookings are of each minute, and publish no event. */
-const FRESH_MS = 60_000;
-
 export function BalanceLine() {
   const { shell } = useTexts();
   const { money, lasting } = useFormat();
-  const { data } = useQuery({ ...forecastQuery, refetchInterval: FRESH_MS });
+  const { data } = useQuery(forecastQuery);
   if (data === undefined) return null;
   const { available, burnRate, lastsUntilUnixMs, step } = data;
   const label = shell.balance(money(available), money(burnRate), lasting(lastsUntilUnixMs));

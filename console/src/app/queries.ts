@@ -4,7 +4,14 @@ import { api } from './api.ts';
 
 const ALL = { currentPage: 1, pageSize: 500 };
 
-export const forecastQuery = queryOptions({ queryKey: ['billing', 'forecast'], queryFn: () => api.forecast() });
+/** Bookings are of each minute, and publish no event. */
+const BOOKED_EVERY_MS = 60_000;
+
+export const forecastQuery = queryOptions({
+  queryKey: ['billing', 'forecast'],
+  queryFn: () => api.forecast(),
+  refetchInterval: BOOKED_EVERY_MS,
+});
 export const catalogQuery = queryOptions({
   queryKey: ['catalog'],
   queryFn: () => api.catalog(),

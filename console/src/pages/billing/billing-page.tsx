@@ -11,7 +11,6 @@ import { CreditsTab } from './credits-tab.tsx';
 import { EntriesTab } from './entries-tab.tsx';
 import { MoneyNow } from './money-now.tsx';
 import { OwnBudgets } from './own-budgets.tsx';
-import { FRESH_MS } from './queries.ts';
 import { billingTabs, readBillingSearch, type BillingSearch } from './search.ts';
 import { UseTab } from './use-tab.tsx';
 
@@ -22,7 +21,7 @@ export function BillingPage() {
   const { money, lasting } = useFormat();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const forecast = useQuery({ ...forecastQuery, refetchInterval: FRESH_MS });
+  const forecast = useQuery(forecastQuery);
   if (forecast.isError) return <Trouble error={forecast.error} onRetry={() => void forecast.refetch()} />;
   if (forecast.data === undefined) return <Loading h={480} label={billing.title} />;
   const { available, burnRate, lastsUntilUnixMs } = forecast.data;
