@@ -6,7 +6,8 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser } from '../fixtures/browser.ts';
 import { launchFirst } from '../fixtures/first-launch.ts';
-import { freePort, login, PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
+import { freePort } from '../fixtures/free-port.ts';
+import { login, PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
 
 const PORT = 7000;
 

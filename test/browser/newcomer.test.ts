@@ -10,7 +10,8 @@ import { afterAll, expect, test } from 'vitest';
 import { removeDataFolder } from '../../scripts/lib/remove-data-folder.mjs';
 import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
 import { IMAGE_DEADLINE_MS } from '../fixtures/first-launch.ts';
-import { freePort, installationOf, removeAll } from '../fixtures/server-process.ts';
+import { freePort } from '../fixtures/free-port.ts';
+import { installationOf, removeAll } from '../fixtures/server-process.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const MAX_PASTES = 3;

@@ -6,8 +6,8 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchBrowser, networkSettled, openPageOf } from '../fixtures/browser.ts';
 import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from '../fixtures/first-launch.ts';
+import { freePort } from '../fixtures/free-port.ts';
 import {
-  freePort,
   login,
   PASSWORD,
   startServerProcess,

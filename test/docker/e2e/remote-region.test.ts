@@ -8,7 +8,8 @@ import { copyDefaultImage } from '../../fixtures/default-images.ts';
 import { runCell } from '../../fixtures/jupyter.ts';
 import { makeTlsAuthority } from '../../fixtures/tls-authority.ts';
 import { installationOf, login, until } from '../../fixtures/server-process.ts';
-import { freePort, startRemoteEngine, startSshEngine, type RemoteEngine } from '../engines/remote-engine.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { startRemoteEngine, startSshEngine, type RemoteEngine } from '../engines/remote-engine.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 
 const helperImage = 'berth.local/helper:1';

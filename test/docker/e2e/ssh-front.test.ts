@@ -16,7 +16,8 @@ import { instanceId } from '../../../src/domain/ids.ts';
 import { makeSecurityKey } from '../../fixtures/security-key.ts';
 import { docker, login, PASSWORD, until } from '../../fixtures/server-process.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
-import { freePort, makeSshUser, type SshUser } from '../../fixtures/ssh-user.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { makeSshUser, type SshUser } from '../../fixtures/ssh-user.ts';
 
 const IMAGE_DEADLINE_MS = 600_000;
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');

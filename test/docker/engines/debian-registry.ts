@@ -5,12 +5,12 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { RegistryCredentials } from '../../../src/engines/contract.ts';
 import { until } from '../../conformance/subject.ts';
+import { freePort } from '../../fixtures/free-port.ts';
 
 const run = promisify(execFile);
 const OPEN = '200';
@@ -101,12 +101,4 @@ async function serve({ folder, address, answer, enter, children }: Served): Prom
       () => false,
     );
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

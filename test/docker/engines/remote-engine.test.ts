@@ -8,7 +8,8 @@ import { makeDockerEngine } from '../../../src/engines/docker/docker.ts';
 import { makeTlsAuthority } from '../../fixtures/tls-authority.ts';
 import { control, deadline, echoPort, makeSubject, type Subject } from '../../conformance/subject.ts';
 import type { DockerFixture } from './docker-fixture.ts';
-import { freePort, makeRemoteFixture, startRemoteEngine, startSshEngine, type RemoteEngine } from './remote-engine.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { makeRemoteFixture, startRemoteEngine, startSshEngine, type RemoteEngine } from './remote-engine.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {} };
 

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { remoteEndpoint, type RemoteEngineAddress } from '../../../src/docker/remote-endpoint.ts';
+import { freePort } from '../../fixtures/free-port.ts';
 import { until } from '../../fixtures/server-process.ts';
 import { makeTlsAuthority, type TlsAuthority } from '../../fixtures/tls-authority.ts';
 import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
@@ -19,16 +20,6 @@ export interface RemoteEngine {
   credentials: string;
   authority: TlsAuthority;
   stop(): Promise<void>;
-}
-
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
 }
 
 /** Over TLS. */

@@ -14,7 +14,8 @@ import { makeOpenRegion } from '../../../src/main/open-region.ts';
 import { startServer } from '../../../src/main/server.ts';
 import { startGateway } from '../../../src/main/start-gateway.ts';
 import { ifMissing } from '../../../src/storage/layout.ts';
-import { freePort, login, PASSWORD, until } from '../../fixtures/server-process.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { login, PASSWORD, until } from '../../fixtures/server-process.ts';
 import { bearer, openTerminal } from '../api/exec-fixture.ts';
 
 const SECRET = 'credentials-of-the-annex';

@@ -11,7 +11,8 @@ import { makeSshFronts, type SshFronts } from '../../../src/edge/ssh/fronts.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { podName } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { resources } from '../../../src/kubernetes/api-resources.ts';
-import { freePort, makeSshUser, type Ran, type SshUser } from '../../fixtures/ssh-user.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { makeSshUser, type Ran, type SshUser } from '../../fixtures/ssh-user.ts';
 import { deadline, expectFault, loopbackPort, makeSubject, until, type Subject } from '../../conformance/subject.ts';
 import { makeKubernetesFixture, processesOf, type KubernetesFixture } from './kubernetes-fixture.ts';
 

@@ -13,7 +13,8 @@ import { makeRandom } from '../../fixtures/seeded-random.ts';
 import { makeVirtualClock } from '../../fixtures/virtual-clock.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import type { HostOptions } from '../../../src/engines/simulated/host.ts';
-import { freePort, imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
+import { freePort } from '../../fixtures/free-port.ts';
+import { imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
 
 const undos: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

@@ -1,7 +1,5 @@
 /** Specs for tests of the simulation. */
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
-import net from 'node:net';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 
@@ -39,12 +37,3 @@ export function specOf(
 }
 
 export const noSignal = (): AbortSignal => new AbortController().signal;
-
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return address.port;
-}

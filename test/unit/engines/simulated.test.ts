@@ -9,7 +9,7 @@ import { SimulatedHost } from '../../../src/engines/simulated/host.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { describeConformance, type Fixture } from '../../conformance/engine.ts';
 import { makeFreeClock } from '../../fixtures/auto-clock.ts';
-import { freePort } from './simulated-spec.ts';
+import { freePort } from '../../fixtures/free-port.ts';
 
 const clusterLike: Partial<Capabilities> = {
   keepsRootDisk: false,
