@@ -90,8 +90,9 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
 
   /** The time of an event by the meter's clock; now, if the clock was set since then. */
   const metered = (atMs: number): number => {
-    const lagMs = time.now() - atMs;
-    return clock.now() - (lagMs > 0 && lagMs < MINUTE_MS ? lagMs : 0);
+    const nowMs = time.now();
+    const isRecent = atMs <= nowMs && nowMs - atMs < MINUTE_MS;
+    return (isRecent ? atMs : nowMs) - clock.stepMs();
   };
 
   /** Returns when the next period begins. */

@@ -26,7 +26,7 @@ export function chargingAt(store: Store, nowMs: number) {
   const region = { regionId: regionId('here'), health: { probe: null, answers: true, text: '' } };
   const regions = { all: () => [region], of: () => region };
   const metering = makeMetering({ time, regions, isBilled: true });
-  return { clock, charge: makeChargeUsage({ store, regions, metering, log: silent, time }) };
+  return { clock, metering, charge: makeChargeUsage({ store, regions, metering, log: silent, time }) };
 }
 
 export interface Seeded {
