@@ -137,7 +137,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
   });
 
   test('answers once Running, always with the same host key', async () => {
-    const banner = await user.sh(port, `timeout 5 bash -c 'head -c 8 </dev/tcp/127.0.0.1/'$PORT`);
+    const banner = await user.sh(port, `timeout 60 bash -c 'head -c 8 </dev/tcp/127.0.0.1/'$PORT`);
     expect(banner.stdout).toBe('SSH-2.0-');
     expect(await ssh('echo hello')).toEqual({ code: 0, stdout: 'hello\n', stderr: '' });
     const key = await readFile(join(inside.folder, 'secrets.key'));
@@ -245,14 +245,15 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
       );
       const [l, d] = [await freePort(), await freePort()];
       const way = user.begin(port, `exec $SSH -N -L ${l}:localhost:7070 -D ${d} -o ExitOnForwardFailure=yes`);
-      const many = await until(
-        () =>
-          user.sh(
-            port,
-            `for n in $(seq 20); do curl -sf http://127.0.0.1:${l}/file | wc -c & curl -sf --socks5-hostname 127.0.0.1:${d} http://localhost:7070/file | wc -c & done; wait`,
-          ),
-        ({ stdout }) => stdout !== '' && !stdout.startsWith('0'),
-      );
+      // Both doors are there, and the server inside answers.
+      const doors = [`http://127.0.0.1:${l}/file`, `--socks5-hostname 127.0.0.1:${d} http://localhost:7070/file`];
+      for (const door of doors)
+        await until(
+          () => user.sh(port, `curl -sf ${door} | wc -c`),
+          ({ stdout }) => stdout.trim() === '300000',
+        );
+      const fetches = doors.map((door) => `curl -sf ${door} | wc -c &`).join(' ');
+      const many = await user.sh(port, `for n in $(seq 20); do ${fetches} done; wait`);
       expect(many.stdout.trim().split('\n')).toEqual(Array.from({ length: 40 }, () => '300000'));
       const dead = await user.sh(port, `curl -sS --max-time 10 --socks5-hostname 127.0.0.1:${d} http://127.0.0.1:9/`);
       expect(dead.code).not.toBe(0);
@@ -268,9 +269,10 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
         () => ssh(fetched),
         ({ stdout }) => stdout === '[',
       );
+      // The reply about the port comes before that about the command.
       const chosen = await user.sh(
         port,
-        `timeout 3 ssh -o LogLevel=INFO $SSH_OPTIONS -p $PORT root@127.0.0.1 -N -R 0:127.0.0.1:${r}`,
+        `ssh -o LogLevel=INFO $SSH_OPTIONS -p $PORT -R 0:127.0.0.1:${r} root@127.0.0.1 true`,
       );
       expect(chosen.stderr).toMatch(/Allocated port [1-9]\d* for remote forward/);
       const taken = await user.sh(port, `$SSH -N -R 7171:127.0.0.1:${r} -o ExitOnForwardFailure=yes`);

@@ -31,7 +31,7 @@ test('a session survives a killed API; the host key stays through every restart,
   let port = await portOf();
   const ssh = (command: string) => user.sh(port, `$SSH '${command}'`);
   const banner = async () =>
-    (await user.sh(port, `timeout 5 bash -c 'read -r line </dev/tcp/127.0.0.1/'$PORT'; echo "$line"'`)).stdout;
+    (await user.sh(port, `timeout 60 bash -c 'read -r line </dev/tcp/127.0.0.1/'$PORT'; echo "$line"'`)).stdout;
 
   expect(await banner()).toMatch(/^SSH-2\.0-OpenSSH/);
   expect((await ssh('mv /usr/sbin/sshd /root/sshd; echo moved')).stdout).toBe('moved\n');

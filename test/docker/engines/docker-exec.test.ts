@@ -16,7 +16,7 @@ import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.
 import { containerName } from '../../../src/engines/labels.ts';
 import { heapBytes, settlesBelow } from '../../conformance/exec.ts';
 import { deadline, expectFault, faultOf, until, type Subject } from '../../conformance/subject.ts';
-import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { endpoint, onDocker, pauseContainer, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
@@ -133,7 +133,7 @@ describe('cleanup', () => {
     await subject.ensure(spec);
     const running = await fixture.engine.openExec(spec.id, cat, deadline());
     const container = fixture.docker.getContainer(containerName(spec.id));
-    await container.pause();
+    await pauseContainer(container);
     await expectFault(running.kill(), 'busy');
     await expectFault(fixture.engine.openExec(spec.id, cat, deadline()), 'busy');
     await container.unpause();

@@ -31,7 +31,7 @@ import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes
 import { splitRef } from '../../../src/engines/docker/image/refs.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from './debian-registry.ts';
 import { machineTime, type Fixture, type Neighbour } from '../../conformance/fixture.ts';
-import { makeSubject, type Subject } from '../../conformance/subject.ts';
+import { makeSubject, until, type Subject } from '../../conformance/subject.ts';
 
 const run = promisify(execFile);
 
@@ -42,6 +42,14 @@ const DOCKER_RECIPE = path.join(import.meta.dirname, '../../../images/docker-ins
 
 /** Leaves the machine's limits as they are. */
 export const isolation: IsolationConfig = { kernelLimits: 'check', hostMemoryMiB: 1_024, diskRates: [] };
+
+/** Pauses a container: on a busy host the runtime gives up freezing, and may be asked again. */
+export async function pauseContainer(container: Docker.Container): Promise<void> {
+  await until('the engine pauses the container', async () => {
+    await container.pause().catch(() => {});
+    return (await container.inspect()).State.Paused;
+  });
+}
 
 /** End of a tar: two empty blocks. */
 const emptyTar = Buffer.alloc(1024);

@@ -26,7 +26,7 @@ import {
   untilStopped,
   type Subject,
 } from '../../conformance/subject.ts';
-import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { endpoint, isolation, onDocker, pauseContainer, type DockerFixture } from './docker-fixture.ts';
 import { inHostNetwork } from './host-network.ts';
 import { squat, withSocket } from './sockets.ts';
 
@@ -130,7 +130,7 @@ describe('external changes of a container', () => {
   it('observes a paused container as not running, and unpauses it', async () => {
     const spec = subject.spec();
     const before = expectPresent(await subject.ensure(spec));
-    await fixture.docker.getContainer(containerName(spec.id)).pause();
+    await pauseContainer(fixture.docker.getContainer(containerName(spec.id)));
     expect(await subject.observe(spec.id)).toMatchObject({ running: false, exitCode: null });
     expect(await subject.ensure(spec)).toEqual(before);
   });
