@@ -245,14 +245,14 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
       );
       const [l, d] = [await freePort(), await freePort()];
       const way = user.begin(port, `exec $SSH -N -L ${l}:localhost:7070 -D ${d} -o ExitOnForwardFailure=yes`);
-      // Both doors are there, and the server inside answers.
-      const doors = [`http://127.0.0.1:${l}/file`, `--socks5-hostname 127.0.0.1:${d} http://localhost:7070/file`];
-      for (const door of doors)
+      // Both forwards are there, and the server inside answers.
+      const targets = [`http://127.0.0.1:${l}/file`, `--socks5-hostname 127.0.0.1:${d} http://localhost:7070/file`];
+      for (const target of targets)
         await until(
-          () => user.sh(port, `curl -sf ${door} | wc -c`),
+          () => user.sh(port, `curl -sf ${target} | wc -c`),
           ({ stdout }) => stdout.trim() === '300000',
         );
-      const fetches = doors.map((door) => `curl -sf ${door} | wc -c &`).join(' ');
+      const fetches = targets.map((target) => `curl -sf ${target} | wc -c &`).join(' ');
       const many = await user.sh(port, `for n in $(seq 20); do ${fetches} done; wait`);
       expect(many.stdout.trim().split('\n')).toEqual(Array.from({ length: 40 }, () => '300000'));
       const dead = await user.sh(port, `curl -sS --max-time 10 --socks5-hostname 127.0.0.1:${d} http://127.0.0.1:9/`);
