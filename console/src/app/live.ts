@@ -1,52 +1,28 @@
 /** Keeps the answers of the API current by the account's events; nothing is polled. */
 import { useSyncExternalStore } from 'react';
-import { followEvents, type FeedMessage } from './event-feed.ts';
+import { followEvents, type FeedEvent, type FeedMessage } from './event-feed.ts';
 import { queryClient } from './query-client.ts';
 import { leadToLogin } from './session.ts';
-
-/** First members of the query keys that an event of a subject makes stale. */
-const staleBySubject: Readonly<Record<string, readonly string[]>> = {
-  account: ['session', 'accounts', 'logins'],
-  apiKey: ['apiKeys'],
-  billing: ['billing'],
-  disk: ['instances', 'volumes'],
-  egress: ['egress'],
-  image: ['images', 'managedImages'],
-  instance: ['instances', 'catalog', 'volumes', 'billing'],
-  instanceType: ['catalog', 'types'],
-  prices: ['catalog', 'prices', 'types'],
-  quota: ['quotas'],
-  region: ['regions', 'catalog', 'managedRegions'],
-  registry: ['registries'],
-  snapshot: ['snapshots', 'volumes', 'billing'],
-  sshKey: ['sshKeys'],
-  stray: ['orphans'],
-  template: ['templates'],
-  volume: ['volumes', 'billing'],
-  webhook: ['webhooks'],
-};
+import { makeStaleQueries } from './stale-queries.ts';
 
 /** The first event refreshes at once; those that follow within this time are one refresh. */
 const GATHER_MS = 60;
 
 let lostAtMs: number | null = null;
 const watchers = new Set<() => void>();
-const stale = new Set<string>();
+const stale = makeStaleQueries();
 let timer: number | undefined;
 let refreshedAtMs = 0;
 
 function refresh(): void {
   timer = undefined;
   refreshedAtMs = Date.now();
-  const roots = new Set(stale);
-  stale.clear();
-  void queryClient.invalidateQueries({
-    predicate: ({ queryKey: [root] }) => roots.has('*') || (typeof root === 'string' && roots.has(root)),
-  });
+  const isStale = stale.take();
+  void queryClient.invalidateQueries({ predicate: ({ queryKey }) => isStale(queryKey) });
 }
 
-function makeStale(roots: readonly string[]): void {
-  for (const root of roots) stale.add(root);
+function makeStale(event: FeedEvent | null): void {
+  stale.add(event);
   timer ??= window.setTimeout(refresh, Math.max(0, refreshedAtMs + GATHER_MS - Date.now()));
 }
 
@@ -57,8 +33,7 @@ function take(message: FeedMessage): void {
     for (const watcher of watchers) watcher();
     return;
   }
-  if (message.type === 'missed') return makeStale(['*']);
-  makeStale(staleBySubject[message.event.kind.split('.')[0] ?? ''] ?? ['*']);
+  makeStale(message.type === 'missed' ? null : message.event);
 }
 
 const ACCOUNT_KEY = 'berth.account';
