@@ -19,6 +19,7 @@ import { firstCell } from './first-cell.ts';
 import { gateway } from './gateway.ts';
 import { gatewayStreams } from './gateway-streams.ts';
 import { gatewayUpgrades } from './gateway-upgrades.ts';
+import { hostile } from './hostile.ts';
 import { isolation } from './isolation.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
@@ -42,6 +43,7 @@ const benches: Record<string, Bench> = {
   logins,
   'login-flood': loginFlood,
   'request-costs': requestCosts,
+  hostile,
   launch,
   'first-cell': firstCell,
   'user-namespaces': userNamespaces,

@@ -77,7 +77,7 @@ async function seedOwners(store: Store, owners: number, each: number): Promise<v
   });
 }
 
-const idOf = (i: ReturnType<typeof sql>) => sql`printf('0ba5e000-0000-4000-a000-%012d', ${i})`;
+export const idOf = (i: ReturnType<typeof sql>) => sql`printf('0ba5e000-0000-4000-a000-%012d', ${i})`;
 
 async function seedTemplate(store: Store): Promise<void> {
   const [counted] = await regionsWithUsage(store.read);

@@ -31,6 +31,8 @@ export const serverSettings = z.object({
    * start.
    */
   gatewayPort: z.number(),
+  /** `default`: rates and quotas as of an installation without settings. */
+  limits: z.enum(['raised', 'default']),
 });
 export type ServerSettings = z.infer<typeof serverSettings>;
 
@@ -48,8 +50,12 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   smallType: false,
   dialTo: null,
   gatewayPort: 0,
+  limits: 'raised',
   ...more,
 });
+
+/** The load of a bench has one address, as behind a proxy. */
+const raisedRates = { BERTH_REQUESTS_PER_SECOND: '1000000', BERTH_TRUSTED_PROXIES: '127.0.0.1' };
 
 export const configOf = ({
   dataFolder,
@@ -59,6 +65,7 @@ export const configOf = ({
   nodePorts,
   dialTo,
   gatewayPort,
+  limits,
 }: ServerSettings): Config => ({
   ...readConfig({
     BERTH_DATA: dataFolder,
@@ -68,9 +75,8 @@ export const configOf = ({
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_REGISTRY_IMAGES: 'off',
-    BERTH_REQUESTS_PER_SECOND: '1000000',
-    // The load of a bench has one address, as behind a proxy.
-    BERTH_TRUSTED_PROXIES: '127.0.0.1',
+    ...(limits === 'raised' ? raisedRates : {}),
+    ...(limits === 'default' ? { BERTH_POOL: 'engine=directory,overcommit=100' } : {}),
     ...(engine === 'docker' ? { BERTH_POOL: 'overcommit=1000' } : {}),
     ...(dockerHost === null ? {} : { DOCKER_HOST: dockerHost }),
     BERTH_LOG: 'error',

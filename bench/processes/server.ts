@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
 import { instanceTypeId } from '../../src/domain/ids.ts';
@@ -17,6 +19,8 @@ import { configOf, quietLog, raisedQuotas, serverSettings } from '../lib/setting
 const SSH_PORT = 22;
 const WAIT_POLL_MS = 2;
 const OFFERS_FRESH_MS = 1_100;
+const COLLECTIONS = 3;
+const COLLECTION_PAUSE_MS = 100;
 const SMALL_TYPE = 'bench.small';
 const smallTypeId = instanceTypeId(randomUUID());
 
@@ -33,9 +37,10 @@ const { drivers } = server.drivers;
 const { store } = server;
 
 while (!drivers.health.answers) await new Promise((resolve) => setTimeout(resolve, 5));
-await store.write(async (tx) => {
-  for (const name of raisedQuotas) await writeQuota(tx, INSTALLATION, name, MAX_QUOTA);
-});
+if (settings.limits === 'raised')
+  await store.write(async (tx) => {
+    for (const name of raisedQuotas) await writeQuota(tx, INSTALLATION, name, MAX_QUOTA);
+  });
 if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 
@@ -117,8 +122,54 @@ async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof w
   }
 }
 
+interface Hold {
+  holdMs: number;
+  cpuMs: number;
+}
+
+/** Watches the longest turn of the event loop, by the clock and in processor time of its thread. */
+function watchHolds(): () => Hold {
+  const longest = { holdMs: 0, cpuMs: 0 };
+  const read = (): Hold => {
+    const { user, system } = process.threadCpuUsage();
+    return { holdMs: performance.now(), cpuMs: (user + system) / 1_000 };
+  };
+  let [last, goesOn] = [read(), true];
+  const watch = (): void => {
+    const now = read();
+    longest.holdMs = Math.max(longest.holdMs, now.holdMs - last.holdMs);
+    longest.cpuMs = Math.max(longest.cpuMs, now.cpuMs - last.cpuMs);
+    last = now;
+    if (goesOn) setImmediate(watch);
+  };
+  setImmediate(watch);
+  return () => {
+    goesOn = false;
+    return longest;
+  };
+}
+let endWatch = (): Hold => ({ holdMs: 0, cpuMs: 0 });
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = z.custom<() => void>().parse(runInNewContext('gc'));
+
+/** Megabytes of the process once garbage is collected, and its pages have gone back. */
+async function settledMB(): Promise<number> {
+  for (let times = 0; times < COLLECTIONS; times += 1) {
+    collectGarbage();
+    await sleep(COLLECTION_PAUSE_MS);
+  }
+  return process.memoryUsage.rss() / 1e6;
+}
+
 answerAsks(
   async (question) => {
+    if (question === 'settled memory') return settledMB();
+    if (question === 'watch holds') {
+      endWatch = watchHolds();
+      return null;
+    }
+    if (question === 'longest hold') return endWatch();
     if (question === 'http requests') return httpRequests;
     if (question === 'cpu') return process.cpuUsage();
     if (question === 'small type') return offerSmallType();
