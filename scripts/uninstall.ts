@@ -18,7 +18,7 @@ import { runCommand, say, Unready } from './lib/run.mjs';
 const config = readConfig(process.env);
 
 /** What Berth keeps in a pool, which may have files of others beside. */
-const OF_POOLS = [...diskKinds, '.empty', '.reflink', '.berth-installation'];
+const OF_POOLS = [...diskKinds, '.empty', '.reflink', '.berth-installation', '.berth-installation.new'];
 
 /** Null if the folder is not, or no longer, the data folder of an installation. */
 function installationOfData(): string | null {

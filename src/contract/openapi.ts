@@ -416,6 +416,7 @@ function canAnswer(route: JsonRoute, code: ErrorCode): boolean {
   if (code === 'range_not_satisfiable') return false;
   if (code === 'precondition_failed') return route.versioned;
   if (code === 'volume_full') return route.fills;
+  if (code === 'storage_full') return !route.reads;
   if (code === 'idempotency_mismatch') return route.idempotent;
   const readsFields = route.body instanceof z.ZodObject && Object.keys(route.body.shape).length > 0;
   if (code === 'field_missing' || code === 'field_type' || code === 'field_value') return readsFields;

@@ -143,7 +143,7 @@ export const streamRoutes = {
       { status: 200, description: 'The file was replaced', ...uploaded },
       { status: 201, description: 'The file was created', ...uploaded },
     ],
-    codes: [...ofFile, 'precondition_failed', 'volume_full'],
+    codes: [...ofFile, 'precondition_failed', 'volume_full', 'storage_full'],
   }),
   statementCsv: bytesRoute('GET', '/billing/statement.csv', statementQuery, {
     pathParameters: {},

@@ -41,6 +41,7 @@ export interface Background {
   stop(): Promise<void>;
 }
 
+const RESERVE_INTERVAL_MS = 1_000;
 const FREE_SPACE_INTERVAL_MS = 10_000;
 /** Other processes may change the policies. */
 const EGRESS_INTERVAL_MS = 3_000;
@@ -148,8 +149,19 @@ function instanceReconciler(foundation: Foundation) {
 }
 
 function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgress: () => Promise<void>): Task[] {
-  const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access, audit } =
-    foundation;
+  const {
+    regions,
+    reserve,
+    scheduler,
+    freeSpace,
+    health,
+    sampler,
+    diskHolders,
+    idleDetector,
+    idleLimits,
+    access,
+    audit,
+  } = foundation;
   const measurements = makeDiskMeasurements(foundation);
   const measureDeps = { ...foundation, measurements };
   const unmountDeps = { ...foundation, inUse: diskHolders.inUse };
@@ -175,6 +187,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
   const inEach = (name: string, intervalMs: number, work: (drivers: RegionDrivers) => Promise<void>): Task =>
     overlapping(name, intervalMs, makeEachRegion(regions, work));
   return [
+    task('space reserve', RESERVE_INTERVAL_MS, () => reserve.check()),
     overlapping('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
     overlapping(PROBE_TASK, PROBE_INTERVAL_MS, probe),
     overlapping(EGRESS_TASK, EGRESS_INTERVAL_MS, applyEgress),
@@ -196,7 +209,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(foundation)),
     task('delete accounts', DELETE_ACCOUNTS_INTERVAL_MS, makeDeleteAccounts(foundation)),
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
-    task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
+    task('sample usage', SAMPLE_INTERVAL_MS, async () => (reserve.isFull() ? undefined : sampler.tick())),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
     task('scheduled prices', PRICES_INTERVAL_MS, makeApplyPrices(foundation)),

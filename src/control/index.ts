@@ -149,4 +149,6 @@ export interface Control {
   /** `ready` is false while the store does not answer. An engine outage changes only `text`. */
   /** `isDegraded`: serves, and something needs the operator. */
   health(): Promise<{ ready: boolean; isDegraded: boolean; text: string }>;
+  /** Throws `storage_full` while only what cannot wait is stored. */
+  refuseIfFull(): void;
 }

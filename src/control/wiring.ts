@@ -53,6 +53,7 @@ import type { TerminalHost } from './inside/terminals/terminal-host.ts';
 import { makeTerminals } from './inside/terminals/terminals.ts';
 import { makeSnapshots } from './volumes/snapshots.ts';
 import { makeVolumes } from './volumes/volumes.ts';
+import { storageFull } from '../domain/refusal.ts';
 import type { Caller, Mutation } from './base/caller.ts';
 import type { SshBackend } from './routing/gateway-types.ts';
 import type { Control } from './index.ts';
@@ -84,7 +85,7 @@ export interface RunningControl {
 
 export function makeControl(deps: ControlDeps): RunningControl {
   const foundation = makeFoundation(deps);
-  const { store, time, log, routes, access, shutdown } = foundation;
+  const { store, time, log, routes, access, shutdown, reserve } = foundation;
   const background = makeBackground(foundation);
   const terminalHost = makeTerminalHost({ engine: routes, holder: deps.randomUuid(), time, log });
   const events = makeEventFeed(foundation);
@@ -105,6 +106,9 @@ export function makeControl(deps: ControlDeps): RunningControl {
       events,
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),
+      refuseIfFull() {
+        if (reserve.isFull()) throw storageFull();
+      },
     },
     access,
     imagePulls: foundation.imagePulls,
@@ -121,6 +125,8 @@ export function makeControl(deps: ControlDeps): RunningControl {
     },
   };
 }
+
+const FULL_TEXT = 'the disk of the data folder is full: only logins, stops and deletions are stored';
 
 /** Publishes the change once the use case has committed. */
 const publishing =
@@ -326,7 +332,10 @@ function operatorUseCases(
         return { ready: false, isDegraded: true, text: 'the store does not answer' };
       }
       const unwritten = foundation.audit.unwritten();
-      const troubles = unwritten === 0 ? [] : [`${unwritten} records of the audit log wait to be stored`];
+      const troubles = [
+        ...(foundation.reserve.isFull() ? [FULL_TEXT] : []),
+        ...(unwritten === 0 ? [] : [`${unwritten} records of the audit log wait to be stored`]),
+      ];
       const texts = regions.all().map(({ health }) => health.text);
       return { ready: true, isDegraded: troubles.length > 0, text: [...troubles, ...texts].join('; ') };
     },

@@ -16,6 +16,7 @@ export const refusalCodes = [
   'over_quota',
   'no_balance',
   'volume_full',
+  'storage_full', // the disk of the database
   'precondition_failed',
   'range_not_satisfiable',
   'idempotency_mismatch', // same key, another body
@@ -64,6 +65,12 @@ export const passwordLinkEnded = (): Refusal =>
     'not_found',
     'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it',
   );
+
+export const storageFull = (detail?: unknown): Refusal => {
+  const message =
+    "the disk of Berth's database is full, so this was not stored; reads, logins, stops and deletions go on. Free or add space, or ask the operator";
+  return new Refusal('storage_full', message, { detail, retryAfterS: 60 });
+};
 
 /** The text of `docs/interface.md`. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');

@@ -26,6 +26,7 @@ import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { openTlsFiles } from '../edge/tls-files.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
+import { noReserve, openSpaceReserve, type SpaceReserve } from '../store/db/space-reserve.ts';
 import { openStore } from '../store/open.ts';
 import { catalogImages, catalogInstanceTypes } from '../store/tables/catalog.ts';
 import { managedRegionById, managedTypes } from '../store/tables/catalog-rows.ts';
@@ -102,7 +103,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 
 async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<Server, 'stop'>> {
   const { config, log, time = realTime } = options;
-  const store = await openData(options, cleanups);
+  const { store, reserve } = await openData(options, cleanups);
   const { dataFolder, lostSecretsKey } = config;
   const secretsKey = await openSecretsKey({ dataFolder, lostSecretsKey, store, log, now: time.now });
   const host = await openHost(options, store, cleanups);
@@ -113,7 +114,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const gatewayPort = gateway?.port ?? config.gatewayListen.port;
   const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
   const offered = await saveRegion(options, store, host, addresses.domain);
-  const made = await makeRunningControl(options, store, { host, addresses, secretsKey }, cleanups);
+  const made = await makeRunningControl(options, store, { host, addresses, secretsKey, reserve }, cleanups);
   const { running } = made;
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
@@ -142,7 +143,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
 }
 
 /** Locks the data folder and the database, and opens the store. */
-async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<Store> {
+async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<{ store: Store; reserve: SpaceReserve }> {
   const { config, log, onDatabaseLost = () => {} } = options;
   const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
@@ -152,9 +153,12 @@ async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<St
     const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
     cleanups.push(() => databaseLock.release());
   }
-  const store = await openStore({ url: databaseUrl ?? undefined, file: join(dataFolder, 'berth.db'), log });
+  // Before the store: its first writes may need the space.
+  const reserve = databaseUrl === null ? await openSpaceReserve({ folder: dataFolder, log }) : noReserve;
+  const file = join(dataFolder, 'berth.db');
+  const store = await openStore({ url: databaseUrl ?? undefined, file, log, reserve });
   cleanups.push(() => store.stop());
-  return store;
+  return { store, reserve };
 }
 
 interface Host {
@@ -240,7 +244,12 @@ async function saveRegion(
 async function makeRunningControl(
   { config, log, time = realTime, limits = {}, idleLimits = {}, openRegionBy = makeOpenRegion }: ServerOptions,
   store: Store,
-  { host, addresses, secretsKey }: { host: Host; addresses: Addresses; secretsKey: Uint8Array },
+  {
+    host,
+    addresses,
+    secretsKey,
+    reserve,
+  }: { host: Host; addresses: Addresses; secretsKey: Uint8Array; reserve: SpaceReserve },
   cleanups: Cleanup[],
 ): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
   const { installation, regionId, dataDiskGB, drivers } = host;
@@ -283,6 +292,7 @@ async function makeRunningControl(
     engineWidth: drivers.width,
     diskReserveShare: config.diskReserveShare,
     dataSpace: () => readSpace(config.dataFolder),
+    reserve,
     onEngineAnswers: async ({ regionId: answering }, probe) => {
       if (answering !== regionId) return;
       if (config.userNamespaces && probe.capabilities.isolation.userNamespaces === 'none')

@@ -40,8 +40,11 @@ export interface DiskRoot {
 export async function prepareRoot(at: DiskRoot): Promise<void> {
   const { root, installation } = at;
   await mkdir(root, { recursive: true, mode: 0o711 });
-  if (await isMarked(root)) await requireRoot(at);
-  await writeFile(join(root, MARKER), `${installation}\n`, { flush: true });
+  if (await isMarked(root)) return requireRoot(at);
+  // On a full disk an empty marker would be that of another installation.
+  const fresh = join(root, `${MARKER}.new`);
+  await writeFile(fresh, `${installation}\n`, { flush: true });
+  await moveDurably(fresh, join(root, MARKER));
 }
 
 const isMarked = (root: string): Promise<boolean> =>

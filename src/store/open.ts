@@ -33,6 +33,7 @@ import { listOrder } from './migrations/0030-list-order.ts';
 import { timeZones } from './migrations/0033-time-zones.ts';
 import { booksByHour } from './migrations/0040-books-by-hour.ts';
 import type { Migration } from './db/migrate.ts';
+import type { SpaceReserve } from './db/space-reserve.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
@@ -76,8 +77,10 @@ export async function openStore(options: {
   file?: string | undefined;
   log: StoreLog;
   connectTimeoutMs?: number | undefined;
+  /** For SQLite. */
+  reserve?: SpaceReserve | undefined;
 }): Promise<Store> {
-  const { url, file, log, connectTimeoutMs } = options;
+  const { url, file, log, connectTimeoutMs, reserve } = options;
   if (url) {
     if (!/^postgres(ql)?:\/\//.test(url)) {
       throw new Error(
@@ -87,6 +90,6 @@ export async function openStore(options: {
     const { openPostgres } = await import('./db/postgres.ts');
     return openPostgres({ url, migrations, log, connectTimeoutMs });
   }
-  if (file) return openSqlite({ file, migrations, log });
+  if (file) return openSqlite({ file, migrations, log, reserve });
   throw new Error('The store needs a postgres:// URL or the path of an SQLite file.');
 }

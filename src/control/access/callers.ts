@@ -89,9 +89,10 @@ export const makeCallers = (deps: {
     if (lastUsedAtMs !== null && lastUsedAtMs >= minuteMs) return;
     store
       .write((tx) => setLastUse(tx, table, id, minuteMs))
-      .catch((error: unknown) =>
-        log.warn({ err: error, table, id }, 'the last use of a credential could not be stored'),
-      );
+      .catch((error: unknown) => {
+        if (error instanceof Refusal) return;
+        log.warn({ err: error, table, id }, 'the last use of a credential could not be stored');
+      });
   };
 
   const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({

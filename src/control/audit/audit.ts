@@ -54,6 +54,8 @@ export interface AuditDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
   auditHeadFile?: AuditHeadFile;
   /** Default: a year. */
   auditRetentionMs?: number;
+  /** Whether the disk of the database is full; default no. */
+  isFull?: () => boolean;
 }
 
 export interface RunningAudit extends Audit {
@@ -74,7 +76,7 @@ const DELETED_AT_ONCE = 500;
 const MAX_TOTAL = 10_000;
 
 export function makeAudit(deps: AuditDeps): RunningAudit {
-  const { store, time, log, auditHeadFile, auditRetentionMs = YEAR_MS } = deps;
+  const { store, time, log, auditHeadFile, auditRetentionMs = YEAR_MS, isFull = () => false } = deps;
   const chain = makeAuditChain(deps.secretsKey);
   const counts = makeRefusalCounts<AuditedRequest>(time.elapsed);
   const writer = makeRecordWriter({ store, time, log, onWritten: () => void (hasPending = true) });
@@ -139,7 +141,14 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
 
   return {
     async record(request) {
-      if (request.outcome !== AUDIT_OK && !counts.admits(keysOf(request), request, withoutNames(request))) return;
+      // These alone would use up the reserve that they were refused for.
+      if (request.outcome === 'storage_full') return;
+      if (request.outcome !== AUDIT_OK) {
+        // On a full disk strangers must not use up the reserve by refusals.
+        const keys = keysOf(request);
+        const own = isFull() ? keys.shared : keys.own;
+        if (!counts.admits({ ...keys, own }, request, withoutNames(request))) return;
+      }
       await writer.write(request);
     },
     async list(filter, { currentPage, pageSize }) {

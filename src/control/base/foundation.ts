@@ -5,6 +5,7 @@ import type { MoneyRules } from '../../domain/money-ladder.ts';
 import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
+import { noReserve, type SpaceReserve } from '../../store/db/space-reserve.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
 import { makeQuoteSigner } from '../billing/quote-signature.ts';
 import { makeMetering } from '../billing/metering.ts';
@@ -71,6 +72,8 @@ export interface ControlDeps
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   dataSpace: () => Promise<Space>;
+  /** Space for the database on a full disk; default: none. */
+  reserve?: SpaceReserve;
   diskReserveShare?: ReserveShare;
   limits?: Partial<Limits>;
   stopPolicyRules?: StopPolicyRules;
@@ -107,8 +110,10 @@ export function makeFoundation(given: ControlDeps) {
   const shutdown = new AbortController();
   const changes = makeChanges();
   const stopPolicyRules = givenRules ?? { capRunMs: null, idle: null };
+  const reserve = given.reserve ?? noReserve;
   const base = {
     ...options,
+    reserve,
     log: makeOutageLog(options.log, options.regions),
     limits,
     diskReserveShare: given.diskReserveShare ?? null,
@@ -149,7 +154,7 @@ export function makeFoundation(given: ControlDeps) {
   return {
     ...base,
     shutdown,
-    audit: makeAudit(given),
+    audit: makeAudit({ ...given, isFull: reserve.isFull }),
     webhookDelivery: makeWebhookDelivery(base),
     routes,
     routeTable,

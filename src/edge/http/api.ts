@@ -54,6 +54,7 @@ import { makeRequestIds } from './request.ts';
 import { costOfBody, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './register-page.ts';
+import { mountSpaceGuard } from './space-guard.ts';
 import { mountServerPages } from './server-pages.ts';
 import { mountStripeWebhook } from './stripe-webhook.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
@@ -148,6 +149,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const corsOrigins = new Set(options.corsOrigins);
   refuseWrongHeads(app, new Set(options.hosts));
   mountCors(app, corsOrigins);
+  mountSpaceGuard(app, control);
   const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder) : null;
   refuseUnknownRoutes(app, (at) => consoleFiles !== null && isOfConsole(consoleFiles, at));
 

@@ -30,6 +30,7 @@ import { checkBodyHeaders, idempotencyOf, parseBody, quoteIdOf, waitMsOf } from 
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
 import { isObject } from './schema-shape.ts';
+import { needsSpace } from './space-guard.ts';
 import { makeValidate } from './validate.ts';
 
 export type Authorize = (
@@ -65,7 +66,11 @@ export const rowOptions = (route: Route) => {
     method,
     url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
     exposeHeadRoute: kind === 'json',
-    config: { style: { errors, withCode: who !== 'anyone' }, audited: auditedName(route) },
+    config: {
+      style: { errors, withCode: who !== 'anyone' },
+      audited: auditedName(route),
+      needsSpace: needsSpace(route),
+    },
   };
 };
 

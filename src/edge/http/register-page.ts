@@ -14,11 +14,12 @@ import { newPasswordFields, newPasswordOf } from './password-page.ts';
 export const REGISTER_PATH = '/register';
 
 interface RegisterPageDeps {
-  control: Pick<Control, 'accounts'>;
+  control: Pick<Control, 'accounts' | 'refuseIfFull'>;
   ownOrigins?: readonly string[];
 }
 
-export function mountRegisterPage(app: FastifyInstance, { control: { accounts }, ...deps }: RegisterPageDeps): void {
+export function mountRegisterPage(app: FastifyInstance, { control, ...deps }: RegisterPageDeps): void {
+  const { accounts } = control;
   const ownOrigins = new Set(deps.ownOrigins);
 
   app.get(REGISTER_PATH, async (request, reply) => {
@@ -33,6 +34,7 @@ export function mountRegisterPage(app: FastifyInstance, { control: { accounts },
     let name = '';
     try {
       refuseCrossSite(request, ownOrigins);
+      control.refuseIfFull();
       const form = formOf(request, 'programs register with POST /api/user/register');
       name = form.get('username') ?? '';
       const given = username.safeParse(name);

@@ -22,6 +22,7 @@ export const errorKinds = {
   over_quota: { status: 403, title: 'Over quota' },
   no_balance: { status: 402, title: 'Not enough balance' },
   volume_full: { status: 507, title: 'The volume is full' },
+  storage_full: { status: 507, title: 'The disk of the database is full' },
   precondition_failed: { status: 412, title: 'A condition of the request does not hold' },
   range_not_satisfiable: { status: 416, title: 'The range is outside of the file' },
   expectation_failed: { status: 417, title: 'The expectation cannot be met' },

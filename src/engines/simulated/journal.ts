@@ -6,7 +6,18 @@
  * file is rewritten when opened, and when much larger than its content. Long control files are
  * written once and then referenced by number.
  */
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
@@ -114,7 +125,7 @@ export class Journal {
   }
 
   #append(text: string): void {
-    writeSync(this.#descriptor, text);
+    appendWhole(this.#descriptor, text);
     this.#lines++;
     if (this.#lines > 2 * sizeOf(this.state) + spareLines) this.#rewrite();
   }
@@ -123,17 +134,18 @@ export class Journal {
     const { containers, images, pushed } = this.state;
     this.#numbers = new Map();
     const rewritten = `${this.#file}.new`;
-    const descriptor = openSync(rewritten, 'w', 0o600);
+    rmSync(rewritten, { force: true });
+    const descriptor = openSync(rewritten, 'a', 0o600);
     let text = '';
     for (const [ref, image] of images) text += lineOf({ image: ref, ...image });
     for (const [ref, image] of pushed) text += lineOf({ pushed: ref, ...image });
     for (const container of containers.values()) {
       text += this.#put(container);
       if (text.length < pieceLength) continue;
-      writeSync(descriptor, text);
+      appendWhole(descriptor, text);
       text = '';
     }
-    writeSync(descriptor, text);
+    appendWhole(descriptor, text);
     renameSync(rewritten, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;
@@ -158,6 +170,18 @@ export class Journal {
     const spec = { ...container.spec, files };
     const rootDisk = [...container.touchedFiles];
     return texts + lineOf({ container: { ...container, spec, init, readyAtMs, rootDisk, script: undefined } });
+  }
+}
+
+/** Leaves no part of a line on a full disk: the next one would continue it. */
+function appendWhole(descriptor: number, text: string): void {
+  const { size } = fstatSync(descriptor);
+  const bytes = Buffer.from(text);
+  try {
+    for (let written = 0; written < bytes.length;) written += writeSync(descriptor, bytes, written);
+  } catch (error) {
+    ftruncateSync(descriptor, size);
+    throw error;
   }
 }
 

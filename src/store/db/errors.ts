@@ -1,4 +1,5 @@
 /** Meaning of errors. No other module knows SQLite's result codes or PostgreSQL's SQLSTATEs. */
+import { errorCode } from '../../domain/unknown-error.ts';
 
 const has = <K extends string>(value: unknown, key: K): value is Record<K, unknown> =>
   typeof value === 'object' && value !== null && key in value;
@@ -21,6 +22,21 @@ export const isUniqueViolation = (error: unknown): boolean => {
 
 export const isForeignKeyViolation = (error: unknown): boolean =>
   errcodeOf(error) === SQLITE_CONSTRAINT_FOREIGNKEY || sqlstateOf(error) === '23503';
+
+const SQLITE_FULL = 13;
+/** The index of the write-ahead log cannot grow. Loses nothing, unlike a failed sync. */
+const SQLITE_IOERR_SHMSIZE = 4874;
+const DISK_FULL = '53100';
+
+/** No space is left for a write, which may succeed later. */
+export const isStorageFull = (error: unknown): boolean => {
+  const code = errcodeOf(error);
+  return (
+    (code !== undefined && ((code & 0xff) === SQLITE_FULL || code === SQLITE_IOERR_SHMSIZE)) ||
+    sqlstateOf(error) === DISK_FULL ||
+    errorCode(error) === 'ENOSPC'
+  );
+};
 
 /** Serialization failure or deadlock: the same work may succeed when run again. */
 export const isRetryable = (error: unknown): boolean => {

@@ -6,7 +6,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { errcodeOf } from './errors.ts';
+import { errcodeOf, isStorageFull } from './errors.ts';
 
 const SQLITE_BUSY = 5;
 
@@ -30,7 +30,12 @@ export function lockFolder(folder: string): FolderLock {
     );
   }
   const holder = `process ${process.pid} on ${hostname()}, since ${new Date().toISOString()}`;
-  writeFileSync(holderFile, `${holder}\n`);
+  try {
+    writeFileSync(holderFile, `${holder}\n`);
+  } catch (error) {
+    // A full disk stops no start.
+    if (!isStorageFull(error)) throw error;
+  }
   let isHeld = true;
   return {
     release() {

@@ -14,11 +14,13 @@
  * commit too: the work may have judged by rows of a neighbour in the group.
  * - An error that makes SQLite roll back by itself (disk full, I/O) or a failed COMMIT rejects the
  * whole group.
+ * - On a full disk the works run again if the space reserve is released; else they are refused.
  * - After an I/O error nothing may be retried: the kernel has dropped the pages it could not write
  * and a second fsync would succeed without them. Every further write is refused until the process
  * restarts and reads the log from disk.
  */
-import { errcodeOf } from './errors.ts';
+import { storageFull } from '../../domain/refusal.ts';
+import { errcodeOf, isStorageFull } from './errors.ts';
 import type { StoreLog } from '../store.ts';
 
 export interface GroupStatements {
@@ -72,10 +74,15 @@ const MAX_GROUP_MS = 2;
 const STUCK_MS = 5_000;
 const SQLITE_IOERR = 10;
 
+const isFull = (outcome: Outcome | undefined): boolean =>
+  outcome !== undefined && !outcome.ok && isStorageFull(outcome.error);
+const refusalOf = (error: unknown): unknown => (isStorageFull(error) ? storageFull() : error);
+
 export class GroupCommit<Tx> {
   readonly #statements: GroupStatements;
   readonly #openScope: () => ScopedTransaction<Tx>;
   readonly #onCommit: (works: number) => Promise<void> | void;
+  readonly #releaseSpace: () => boolean;
   readonly #log: StoreLog;
   readonly #scheduler: StoreScheduler;
   #queue: Job<Tx>[] = [];
@@ -89,12 +96,15 @@ export class GroupCommit<Tx> {
     openScope: () => ScopedTransaction<Tx>;
     /** Called between groups, after the group's promises settled. The next group waits for it. */
     onCommit: (works: number) => Promise<void> | void;
+    /** `SpaceReserve.release`. */
+    releaseSpace: () => boolean;
     log: StoreLog;
     scheduler: StoreScheduler;
   }) {
     this.#statements = parts.statements;
     this.#openScope = parts.openScope;
     this.#onCommit = parts.onCommit;
+    this.#releaseSpace = parts.releaseSpace;
     this.#log = parts.log;
     this.#scheduler = parts.scheduler;
   }
@@ -155,21 +165,29 @@ export class GroupCommit<Tx> {
     if (lost) {
       if (taken.length === 0) taken.push(...this.#queue.splice(0, MAX_WORKS));
       this.#lose(lost.error);
+      if (isStorageFull(lost.error) && !this.#broken && this.#releaseSpace()) return this.#repeat(taken);
       for (const [i, job] of taken.entries()) {
         const outcome = outcomes[i];
-        job.reject(outcome && !outcome.ok ? outcome.error : lost.error);
+        job.reject(refusalOf(outcome && !outcome.ok ? outcome.error : lost.error));
       }
       if (this.#broken) for (const job of this.#queue.splice(0)) job.reject(this.#broken);
       return;
     }
+    const repeated = outcomes.some(isFull) && this.#releaseSpace() ? taken.filter((_, i) => isFull(outcomes[i])) : [];
     for (const [i, job] of taken.entries()) {
       const outcome = outcomes[i];
-      if (!outcome) continue;
+      if (!outcome || repeated.includes(job)) continue;
       if (outcome.ok) job.resolve(outcome.value);
-      else job.reject(outcome.error);
+      else job.reject(refusalOf(outcome.error));
     }
+    this.#repeat(repeated);
     const pause = this.#onCommit(taken.length);
     if (pause) await pause;
+  }
+
+  /** Puts works that left nothing first in the queue. */
+  #repeat(jobs: readonly Job<Tx>[]): void {
+    this.#queue.unshift(...jobs);
   }
 
   async #run(job: Job<Tx>): Promise<Outcome> {
@@ -200,7 +218,7 @@ export class GroupCommit<Tx> {
 
   #lose(cause: unknown): void {
     const code = errcodeOf(cause);
-    if (code !== undefined && (code & 0xff) === SQLITE_IOERR) {
+    if (code !== undefined && (code & 0xff) === SQLITE_IOERR && !isStorageFull(cause)) {
       this.#broken = new Error(
         'The disk failed during the sync of a write, so Berth writes nothing more: ' +
           'check the disk of the data folder, then start Berth again. Everything that was answered before is stored.',

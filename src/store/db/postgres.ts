@@ -5,8 +5,8 @@
 import type { TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
-import { Refusal } from '../../domain/refusal.ts';
-import { isRetryable } from './errors.ts';
+import { Refusal, storageFull } from '../../domain/refusal.ts';
+import { isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import type { Schema } from './schema.ts';
@@ -92,6 +92,7 @@ export async function openPostgres(options: {
       try {
         return await readCommitted(db).execute(work);
       } catch (error) {
+        if (isStorageFull(error)) throw storageFull(error);
         if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
         await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
       }

@@ -6,11 +6,12 @@
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
-import { errcodeOf } from './errors.ts';
+import { errcodeOf, isStorageFull } from './errors.ts';
 import { GroupCommit, systemScheduler, type StoreScheduler } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
+import { noReserve, type SpaceReserve } from './space-reserve.ts';
 import type { Db, Store, StoreLog } from '../store.ts';
 
 const BUSY_TIMEOUT_MS = 5_000;
@@ -40,8 +41,9 @@ export async function openSqlite(options: {
   migrations: readonly Migration[];
   log: StoreLog;
   scheduler?: StoreScheduler;
+  reserve?: SpaceReserve | undefined;
 }): Promise<Store> {
-  const { file, log, scheduler = systemScheduler } = options;
+  const { file, log, scheduler = systemScheduler, reserve = noReserve } = options;
   // SQLite gives the log and the shared memory the mode of the file.
   closeSync(openSync(file, 'a', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -67,7 +69,7 @@ export async function openSqlite(options: {
       options.migrations,
       log,
     );
-    return storeOver({ file, database, openScope: overWriter.openScope, log, scheduler });
+    return storeOver({ file, database, openScope: overWriter.openScope, log, scheduler, reserve });
   } catch (error) {
     database.close();
     throw error;
@@ -80,8 +82,9 @@ function storeOver(parts: {
   openScope: ReturnType<typeof kyselyOver>['openScope'];
   log: StoreLog;
   scheduler: StoreScheduler;
+  reserve: SpaceReserve;
 }): Store {
-  const { file, database, log, scheduler } = parts;
+  const { file, database, log, scheduler, reserve } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
   const read: Db = kyselyOver(new SqliteConnection(readerDatabase)).db;
@@ -98,7 +101,7 @@ function storeOver(parts: {
   /** Versions since the last commit; only this group moves them. A read costs 5 µs more. */
   const versions = new Map<string, number>();
   const commitListeners: (() => void)[] = [];
-  const checkpoints = new Checkpoints({ file, writer: database, log, scheduler });
+  const checkpoints = new Checkpoints({ file, writer: database, log, scheduler, reserve });
   const group = new GroupCommit<Db>({
     statements: {
       begin: statement('begin immediate'),
@@ -118,6 +121,7 @@ function storeOver(parts: {
       for (const listener of commitListeners) listener();
       return pause;
     },
+    releaseSpace: reserve.release,
     log,
     scheduler,
   });
@@ -128,7 +132,7 @@ function storeOver(parts: {
     await checkpoints.stop();
     readerDatabase.close();
     // After a failed fsync the log is the only true copy: leave it for the next start.
-    if (!group.broken) database.exec('pragma wal_checkpoint(truncate)');
+    if (!group.broken) copyLog(database, log);
     database.close();
   };
   return {
@@ -152,6 +156,16 @@ function storeOver(parts: {
     },
     stop: () => (stopping ??= stop()),
   };
+}
+
+/** Leaves the log for the next start if the disk is full. */
+function copyLog(database: DatabaseSync, log: StoreLog): void {
+  try {
+    database.exec('pragma wal_checkpoint(truncate)');
+  } catch (error) {
+    if (!isStorageFull(error)) throw error;
+    log.warn({ err: error }, 'the disk is full, so the write-ahead log stays beside the database');
+  }
 }
 
 /** SQLite's busy timeout does not cover every lock (a change of the journal mode, for one). */

@@ -43,8 +43,9 @@ function setUp(store: Store) {
     error: (facts: object, text: string) => void errors.push({ facts, text }),
   };
   const file: { head: ChainLink | null } = { head: null };
-  const start = () =>
+  const start = (more: { isFull?: () => boolean } = {}) =>
     makeAudit({
+      ...more,
       store,
       time: { ...realTime, now: () => clock.ms, elapsed: () => clock.ms },
       log,
@@ -320,6 +321,25 @@ onBothEngines('the audit log', { postgres: 'always' }, (open) => {
     expect(await of({ accountId: 'ann' })).toEqual(tenAnd(990));
     expect(await of({ accountId: 'bob' })).toEqual(tenAnd(15));
     expect(await of({ route: 'login' })).toEqual([50, ...Array<number>(15).fill(1)]);
+  });
+
+  test('on a full disk stores what was done, and few records of what was refused', async () => {
+    const store = await open();
+    const { start, clock } = setUp(store);
+    const audit = start({ isFull: () => true });
+    await audit.record(request({ requestId: 'done' }));
+    for (let n = 0; n < 50; n += 1) {
+      const caller = { ...ANN, accountId: `account ${n}` };
+      await audit.record(request({ route: 'login', outcome: 'not_logged_in', caller }));
+      await audit.record(request({ route: 'launch', outcome: 'storage_full', caller }));
+    }
+    clock.ms += MINUTE_MS;
+    await audit.seal();
+    const { records } = await audit.list({}, { currentPage: 1, pageSize: 100 });
+    const of = (route: string) => records.filter((record) => record.route === route).map(({ count }) => count);
+    expect(records.filter(({ requestId }) => requestId === 'done')).toHaveLength(1);
+    expect(of('login').toSorted((one, other) => other - one)).toEqual([40, ...Array<number>(10).fill(1)]);
+    expect(of('launch')).toEqual([]);
   });
 
   test('bounds the records of a flood from ever new names, and stores no unknown name', async () => {

@@ -39,6 +39,14 @@ onEngine('postgres', 'a stop', (open) => {
   });
 });
 
+onEngine('postgres', 'a full disk', (open) => {
+  test('refuses the write with what was wrong', async () => {
+    const store = await open();
+    const raise = sql`do $$ begin raise 'could not extend file' using errcode = 'disk_full'; end $$`;
+    await expect(store.write((tx) => raise.execute(tx))).rejects.toMatchObject({ code: 'storage_full' });
+  });
+});
+
 onEngine('postgres', 'writes that meet', (open) => {
   test('runs the victim of a deadlock again, until both works are done', async () => {
     const store = await open();

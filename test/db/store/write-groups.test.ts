@@ -128,7 +128,10 @@ onEngine('sqlite', 'write groups', (open) => {
 
   test('the next group, and the stop, wait for the pause after a commit', async () => {
     const paused = Promise.withResolvers<void>();
-    const { group, said, commits } = scripted({}, () => (commits.length === 1 ? paused.promise : undefined));
+    const { group, said, commits } = scripted(
+      {},
+      { pauseAfter: () => (commits.length === 1 ? paused.promise : undefined) },
+    );
     await group.write(async () => {});
     const second = group.write(async () => {});
     const stopped = group.stop().then(() => said.push('stopped'));
@@ -200,12 +203,49 @@ onEngine('sqlite', 'write groups', (open) => {
         .values({ name: 'big', value: 'x'.repeat(1_000_000) })
         .execute(),
     );
-    await expect(tooMuch).rejects.toThrow(/full/);
+    await expect(tooMuch).rejects.toMatchObject({ code: 'storage_full' });
     await limit(1_000_000);
     await store.write((tx) => insert(tx, 'a'));
     expect(await ids(store)).toEqual(['a']);
     expect(await store.read.selectFrom('setting').selectAll().execute()).toEqual([]);
     await store.ping();
+  });
+
+  test('runs the works of a group again while a full disk has a reserve, then refuses them', async () => {
+    const full = Object.assign(new Error('database or disk is full'), { errcode: 13 });
+    const { group, commits, heal } = scripted({ commit: full }, { releases: [true, true] });
+    let runs = 0;
+    const work = async (): Promise<string> => {
+      runs += 1;
+      if (runs === 3) heal();
+      return 'stored';
+    };
+    expect(await group.write(work)).toBe('stored');
+    expect([runs, commits]).toEqual([3, [1]]);
+    const refused = scripted({ commit: full }, { releases: [true] }).group;
+    const outcomes = await Promise.allSettled([refused.write(async () => 'a'), refused.write(async () => 'b')]);
+    for (const outcome of outcomes)
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'storage_full' } });
+  });
+
+  test('runs again only the work whose own statement met the full disk', async () => {
+    const full = Object.assign(new Error('database or disk is full'), { errcode: 13 });
+    const { group, commits } = scripted({}, { releases: [true] });
+    const runs = { small: 0, large: 0 };
+    const small = group.write(async () => (runs.small += 1));
+    const large = group.write(async () => {
+      runs.large += 1;
+      if (runs.large === 1) throw full;
+    });
+    await Promise.all([small, large]);
+    expect([runs, commits]).toEqual([{ small: 1, large: 2 }, [2, 1]]);
+  });
+
+  test('goes on after the index of the log could not grow on a full disk', async () => {
+    const { group, heal } = scripted({ commit: Object.assign(new Error('disk I/O error'), { errcode: 4874 }) });
+    await expect(group.write(async () => {})).rejects.toMatchObject({ code: 'storage_full' });
+    heal();
+    await group.write(async () => {});
   });
 
   test('refuses every write after a failed fsync, and retries none', async () => {
@@ -233,7 +273,7 @@ onEngine('sqlite', 'write groups', (open) => {
   });
 
   test('an error that makes SQLite roll back rejects the group; later writes form the next', async () => {
-    const failure = Object.assign(new Error('database or disk is full'), { errcode: 13 });
+    const failure = Object.assign(new Error('database is locked'), { errcode: 5 });
     const { group, said, end } = scripted();
     const outcomes = await Promise.allSettled([
       group.write(async () => 'before'),
@@ -332,7 +372,10 @@ const writeForever = `
 /** Group over recorded statements that fail on demand. */
 function scripted(
   failing: Partial<Record<'begin' | 'commit', Error>> = {},
-  pauseAfter: (works: number) => Promise<void> | void = () => {},
+  {
+    pauseAfter = () => {},
+    releases = [],
+  }: { pauseAfter?: (works: number) => Promise<void> | void; releases?: boolean[] } = {},
 ) {
   const said: string[] = [];
   const commits: number[] = [];
@@ -368,6 +411,7 @@ function scripted(
       return pauseAfter(works);
     },
     log,
+    releaseSpace: () => releases.shift() ?? false,
     scheduler: unhurried,
   });
   return { group, said, commits, log, end: () => (isOpen = false), heal: () => (failures = {}) };

@@ -120,6 +120,7 @@ describe('errors', () => {
     over_quota: 403,
     no_balance: 402,
     volume_full: 507,
+    storage_full: 507,
     precondition_failed: 412,
     range_not_satisfiable: 416,
     idempotency_mismatch: 422,

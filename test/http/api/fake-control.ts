@@ -22,7 +22,7 @@ export const fakeCaller: Caller = {
 type Parts = { [Part in keyof Control]?: Control[Part] extends object ? Partial<Control[Part]> : never };
 
 export function fakeControl(
-  given: Parts & { versionOf?: Control['versionOf']; health?: Control['health'] } = {},
+  given: Parts & { versionOf?: Control['versionOf']; health?: Control['health']; refuseIfFull?: () => void } = {},
 ): Control {
   return {
     access: { ...refusingAccess, ...given.access },
@@ -110,6 +110,7 @@ export function fakeControl(
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },
     events: { follow: unaskedEvents, ...given.events },
     versionOf: given.versionOf ?? (async () => 1),
+    refuseIfFull: given.refuseIfFull ?? (() => {}),
     health: given.health ?? (async () => ({ ready: true, isDegraded: false, text: 'the fake is well' })),
   };
 }

@@ -45,6 +45,8 @@ export const common: Texts['common'] = {
     over_quota: '超出配额。',
     no_balance: '余额不足。',
     volume_full: '存储卷已满。',
+    storage_full:
+      '服务器数据库的磁盘已满，此次更改未保存；查看、登录、停止和删除仍可进行。请联系管理员释放或增加空间。',
     precondition_failed: '内容已被他人修改。',
     too_many_requests: '请求过多，请稍候再试。',
     unavailable: '服务暂不可用。',
