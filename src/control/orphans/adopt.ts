@@ -9,6 +9,7 @@ import type { Instance, NodePort } from '../../domain/instance.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { hasRole } from '../../domain/roles.ts';
 import { orphanIdOf, type Orphan, type OrphanAction } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { rateOfInstance } from '../../domain/meter.ts';
@@ -67,7 +68,7 @@ export function makeAdopt(deps: AdoptDeps) {
     refuseUnadoptable(orphan);
     const catalog = await deps.readCatalog();
     const type = typeOf(catalog, orphan, request.instanceTypeId);
-    const owner = await ownerOf(store.read, orphan, request.username);
+    const owner = await ownerOf(store.read, orphan, request.username, caller);
     const drivers = deps.regions.of(orphan.regionId);
     const id = instanceId(orphan.subjectId);
     const container = await observe(drivers, id, time);
@@ -108,8 +109,18 @@ function typeOf(catalog: CatalogSnapshot, orphan: Orphan, id: string | undefined
   throw new Refusal('not_found', `instance type ${id} not found in region ${orphan.regionId}; ${where}`);
 }
 
-async function ownerOf(db: Db, orphan: Orphan, username: string | undefined): Promise<AccountRow> {
+async function ownerOf(
+  db: Db,
+  orphan: Orphan,
+  username: string | undefined,
+  { roles }: Pick<Caller, 'roles'>,
+): Promise<AccountRow> {
   const labeled = await accountById(db, orphan.ownerId);
+  // Its root disk has the files of a person who cannot object.
+  if (!labeled && !hasRole(roles, 'admin')) {
+    const text = `the account on the label of ${orphan.id} is gone, so only an administrator can give the instance and its files to another; stop it, or ask an administrator`;
+    throw new Refusal('forbidden', text);
+  }
   const chosen = username === undefined ? labeled : await accountByLogin(db, username);
   if (!chosen) {
     if (username !== undefined)

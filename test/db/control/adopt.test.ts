@@ -115,6 +115,12 @@ onBothEngines('adopting an orphan', (open) => {
       code: 'field_value',
       message: expect.stringContaining('belongs to admin and mounts disks of that account'),
     });
+    const operator = { ...ada, roles: ['operator' as const] };
+    const toOperator = adoptAs(world, { username: 'ada' });
+    await expect(handle(world, nobodys, toOperator, operator)).rejects.toMatchObject({
+      code: 'forbidden',
+      message: expect.stringContaining('only an administrator'),
+    });
     await expect(handle(world, nobodys, adoptAs(world))).rejects.toMatchObject({ code: 'field_missing' });
     await expect(handle(world, nobodys, adoptAs(world, { username: 'nobody' }))).rejects.toMatchObject({
       code: 'not_found',

@@ -121,7 +121,8 @@ export const handle = (
   world: World,
   id: string,
   request: { action: 'adopt' | 'stop' | 'delete'; [more: string]: string },
-) => world.running.control.orphans.handle(world.caller, { strayId: orphanIdOf(world, id), ...request });
+  caller = world.caller,
+) => world.running.control.orphans.handle(caller, { strayId: orphanIdOf(world, id), ...request });
 
 export const adoptAs = (world: World, over: Record<string, string> = {}) => ({
   action: 'adopt' as const,
