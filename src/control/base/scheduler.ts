@@ -1,4 +1,9 @@
-/** Runs background tasks at their intervals, and records each run. */
+/**
+ * Runs background tasks at their intervals, and records each run. After failures in a row a task
+ * pauses for 1, 2, 4 … intervals, at most 30 s or one interval. Tasks that overlap go on: a region
+ * that fails must not slow the others.
+ */
+import { makeBackOff, type BackOff } from '../../async/retry.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { TaskDeps } from './deps.ts';
 
@@ -33,9 +38,14 @@ export interface Scheduler {
 interface Entry {
   task: Task;
   status: TaskStatus;
+  backOff: BackOff;
+  /** By `Time.elapsed`. */
+  pausesUntilMs: number;
   underWay: number;
   isRequested: boolean;
 }
+
+const LONGEST_PAUSE_MS = 30_000;
 
 type SchedulerDeps = Pick<TaskDeps, 'time' | 'log' | 'stopping'>;
 
@@ -54,10 +64,15 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
     try {
       await task.run();
       status.lastError = null;
+      entry.backOff.reset();
+      entry.pausesUntilMs = -Infinity;
     } catch (error) {
       status.failures += 1;
       status.lastError = errorText(error);
-      log.warn({ err: error, task: task.name }, 'a background task failed; it runs again at its interval');
+      const pauseMs = task.overlaps === true ? task.intervalMs : entry.backOff.next();
+      // Timers fire a little early or late.
+      entry.pausesUntilMs = startedMs + pauseMs - task.intervalMs / 2;
+      log.warn({ err: error, task: task.name, pauseMs }, 'a background task failed; Berth retries it');
     } finally {
       entry.underWay -= 1;
       status.running = entry.underWay > 0;
@@ -83,9 +98,11 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
         const { name, intervalMs } = task;
         const never = { lastStartedAtMs: null, lastDurationMs: null, lastError: null };
         const status = { name, intervalMs, running: false, runs: 0, failures: 0, ...never };
-        const entry: Entry = { task, status, underWay: 0, isRequested: false };
+        const backOff = makeBackOff({ firstMs: intervalMs, maxMs: Math.max(intervalMs, LONGEST_PAUSE_MS) });
+        const entry: Entry = { task, status, backOff, pausesUntilMs: -Infinity, underWay: 0, isRequested: false };
         entries.set(name, entry);
-        intervals.push(time.every(intervalMs, () => run(entry)));
+        const tick = (): void => (time.elapsed() < entry.pausesUntilMs ? undefined : run(entry));
+        intervals.push(time.every(intervalMs, tick));
       }
     },
     runSoon(name) {

@@ -2,25 +2,32 @@ import { expect, test } from 'vitest';
 import { makeScheduler, type Task } from '../../../src/control/base/scheduler.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 
-/** A clock that stands still; `tick` fires every interval once. */
+/** `tick` fires every interval once, ten seconds after the last. */
 function fixture() {
   const ticks = new Set<() => void>();
+  let elapsedMs = 0;
   const warnings: string[] = [];
   const stopping = new AbortController();
   const log = { debug() {}, info() {}, error() {}, warn: (_: object, text: string) => void warnings.push(text) };
   const time = {
     ...realTime,
     now: () => 1_000,
-    elapsed: () => 0,
+    elapsed: () => elapsedMs,
     every: (_: number, fn: () => void) => {
       ticks.add(fn);
       return () => void ticks.delete(fn);
     },
   };
   const tick = (): void => {
+    elapsedMs += 10_000;
     for (const fire of ticks) fire();
   };
-  const scheduler = makeScheduler({ time, log, stopping: stopping.signal });
+  const scheduler = makeScheduler({
+    time,
+    log,
+    stopping: stopping.signal,
+    hold: { isHeld: () => isHeld, onChange: () => {} },
+  });
   return { scheduler, stopping, warnings, ticks, tick };
 }
 
@@ -41,11 +48,39 @@ test('records runs, failures and the error of the last run', async () => {
   await settled();
   const failed = { ...before, runs: 1, failures: 1, lastStartedAtMs: 1_000, lastDurationMs: 0 };
   expect(scheduler.statuses()).toEqual([{ ...failed, lastError: 'the engine is away' }]);
-  expect(warnings).toEqual(['a background task failed; it runs again at its interval']);
+  expect(warnings).toEqual(['a background task failed; Berth retries it']);
   fails = false;
   tick();
   await settled();
   expect(scheduler.statuses()).toEqual([{ ...failed, runs: 2, lastError: null }]);
+});
+
+test('pauses a task longer after each failure in a row, at most 30 s, unless it is requested', async () => {
+  const { scheduler, tick } = fixture();
+  let fails = true;
+  let runs = 0;
+  scheduler.start([
+    task(async () => {
+      runs += 1;
+      if (fails) throw new Error('the engine is away');
+    }),
+  ]);
+  const ranAt: number[] = [];
+  const tickMany = async (from: number, until: number): Promise<void> => {
+    for (let n = from; n <= until; n += 1) {
+      const before = runs;
+      tick();
+      await settled();
+      if (runs > before) ranAt.push(n);
+    }
+  };
+  await tickMany(1, 12);
+  expect(ranAt).toEqual([1, 2, 4, 7, 10]);
+  fails = false;
+  scheduler.runSoon('probe');
+  await settled();
+  await tickMany(13, 15);
+  expect(ranAt).toEqual([1, 2, 4, 7, 10, 13, 14, 15]);
 });
 
 test('runs a task once at a time, and once more when it is requested meanwhile', async () => {
