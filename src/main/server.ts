@@ -7,7 +7,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeArgon2Threads } from '../control/access/argon2-threads.ts';
-import { makeControl, type RunningControl } from '../control/wiring.ts';
+import { makeControl, type ControlDeps, type RunningControl } from '../control/wiring.ts';
 import { makeSeal } from '../control/base/seal.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { makeServedRegions, type ServedRegions } from '../control/catalog/served-regions.ts';
@@ -24,9 +24,9 @@ import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { openTlsFiles } from '../edge/tls-files.ts';
-import { lockDatabase } from '../store/db/database-lock.ts';
+import { lockDatabase, permanentHold } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
-import { noReserve, openSpaceReserve, type SpaceReserve } from '../store/db/space-reserve.ts';
+import { noReserve, openSpaceReserve } from '../store/db/space-reserve.ts';
 import { openStore } from '../store/open.ts';
 import { catalogImages, catalogInstanceTypes } from '../store/tables/catalog.ts';
 import { managedRegionById, managedTypes } from '../store/tables/catalog-rows.ts';
@@ -103,7 +103,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 
 async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<Server, 'stop'>> {
   const { config, log, time = realTime } = options;
-  const { store, reserve } = await openData(options, cleanups);
+  const { store, ...guards } = await openData(options, cleanups);
   const { dataFolder, lostSecretsKey } = config;
   const secretsKey = await openSecretsKey({ dataFolder, lostSecretsKey, store, log, now: time.now });
   const host = await openHost(options, store, cleanups);
@@ -114,7 +114,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const gatewayPort = gateway?.port ?? config.gatewayListen.port;
   const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
   const offered = await saveRegion(options, store, host, addresses.domain);
-  const made = await makeRunningControl(options, store, { host, addresses, secretsKey, reserve }, cleanups);
+  const made = await makeRunningControl(options, store, { host, addresses, secretsKey, guards }, cleanups);
   const { running } = made;
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
@@ -142,23 +142,27 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   return { ...served, adminPassword, example: offered.example, store, running, drivers };
 }
 
+type Guards = Required<Pick<ControlDeps, 'reserve' | 'hold'>>;
+
 /** Locks the data folder and the database, and opens the store. */
-async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<{ store: Store; reserve: SpaceReserve }> {
+async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<{ store: Store } & Guards> {
   const { config, log, onDatabaseLost = () => {} } = options;
   const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
   cleanups.push(async () => lock.release());
+  let hold = permanentHold;
   if (databaseUrl !== null) {
     const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
     cleanups.push(() => databaseLock.release());
+    hold = databaseLock;
   }
   // Before the store: its first writes may need the space.
   const reserve = databaseUrl === null ? await openSpaceReserve({ folder: dataFolder, log }) : noReserve;
   const file = join(dataFolder, 'berth.db');
   const store = await openStore({ url: databaseUrl ?? undefined, file, log, reserve });
   cleanups.push(() => store.stop());
-  return { store, reserve };
+  return { store, reserve, hold };
 }
 
 interface Host {
@@ -244,12 +248,7 @@ async function saveRegion(
 async function makeRunningControl(
   { config, log, time = realTime, limits = {}, idleLimits = {}, openRegionBy = makeOpenRegion }: ServerOptions,
   store: Store,
-  {
-    host,
-    addresses,
-    secretsKey,
-    reserve,
-  }: { host: Host; addresses: Addresses; secretsKey: Uint8Array; reserve: SpaceReserve },
+  { host, addresses, secretsKey, guards }: { host: Host; addresses: Addresses; secretsKey: Uint8Array; guards: Guards },
   cleanups: Cleanup[],
 ): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
   const { installation, regionId, dataDiskGB, drivers } = host;
@@ -292,7 +291,7 @@ async function makeRunningControl(
     engineWidth: drivers.width,
     diskReserveShare: config.diskReserveShare,
     dataSpace: () => readSpace(config.dataFolder),
-    reserve,
+    ...guards,
     onEngineAnswers: async ({ regionId: answering }, probe) => {
       if (answering !== regionId) return;
       if (config.userNamespaces && probe.capabilities.isolation.userNamespaces === 'none')

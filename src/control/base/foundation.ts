@@ -5,6 +5,7 @@ import type { MoneyRules } from '../../domain/money-ladder.ts';
 import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
+import { permanentHold, type Hold } from '../../store/db/database-lock.ts';
 import { noReserve, type SpaceReserve } from '../../store/db/space-reserve.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
 import { makeQuoteSigner } from '../billing/quote-signature.ts';
@@ -74,6 +75,8 @@ export interface ControlDeps
   dataSpace: () => Promise<Space>;
   /** Space for the database on a full disk; default: none. */
   reserve?: SpaceReserve;
+  /** Default: held until the end. */
+  hold?: Hold;
   diskReserveShare?: ReserveShare;
   limits?: Partial<Limits>;
   stopPolicyRules?: StopPolicyRules;
@@ -114,6 +117,7 @@ export function makeFoundation(given: ControlDeps) {
   const base = {
     ...options,
     reserve,
+    hold: given.hold ?? permanentHold,
     log: makeOutageLog(options.log, options.regions),
     limits,
     diskReserveShare: given.diskReserveShare ?? null,

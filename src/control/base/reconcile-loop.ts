@@ -5,7 +5,10 @@
  *
  * A heartbeat extends the leases in hand (owner, token, expiry). When a request moves a leased
  * row's generation, the loop aborts its reconcile; the guard of its writes drops late results.
+ * While the hold of the database is lost, another server may reconcile the same rows: the loop
+ * aborts all.
  */
+import type { Hold } from '../../store/db/database-lock.ts';
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
 import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
 import type { TaskDeps } from './deps.ts';
@@ -33,6 +36,7 @@ export interface LeasedRow<Row> {
 export type ReconcileResult = { dueAtMs: number | null } | 'gone';
 
 export interface ReconcileLoopDeps<Table extends LeaseTable> extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
+  hold: Hold;
   table: Table;
   leaseOwner: string;
   randomUuid: () => string;
@@ -53,7 +57,7 @@ interface InHand {
 }
 
 export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoopDeps<Table>): ReconcileLoop {
-  const { table, store, time, log, leaseOwner } = deps;
+  const { table, store, time, log, hold, leaseOwner } = deps;
   const { now } = time;
   const inHand = new Map<string, InHand>();
   const stopping = new AbortController();
@@ -109,11 +113,16 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     if (!stopped) cancelSleep = time.after(waitMs, wake);
   };
 
+  const abortAll = (): void => {
+    for (const { abort } of inHand.values()) abort.abort();
+  };
+
   const run = async (): Promise<void> => {
     while (woken && !stopped) {
       woken = false;
       cancelSleep();
       try {
+        if (!hold.isHeld()) return abortAll();
         await claimAll();
         if (!woken) await sleep();
       } catch (error) {
@@ -143,6 +152,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
       .then(wake, (error: unknown) => log.warn({ table, err: error }, 'could not extend leases'))
       .finally(() => (isBeating = false));
   });
+  hold.onChange(wake);
   wake();
 
   return {
@@ -153,7 +163,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
       cancelSleep();
       stopBeating();
       await running;
-      for (const { abort } of inHand.values()) abort.abort();
+      abortAll();
       await Promise.all([...inHand.values()].map(({ done }) => done));
     },
   };

@@ -5,6 +5,7 @@
  */
 import { makeBackOff, type BackOff } from '../../async/retry.ts';
 import { errorText } from '../../domain/unknown-error.ts';
+import type { Hold } from '../../store/db/database-lock.ts';
 import type { TaskDeps } from './deps.ts';
 
 /** Takes no input: each run observes the world and makes rows due. */
@@ -47,10 +48,12 @@ interface Entry {
 
 const LONGEST_PAUSE_MS = 30_000;
 
-type SchedulerDeps = Pick<TaskDeps, 'time' | 'log' | 'stopping'>;
+interface SchedulerDeps extends Pick<TaskDeps, 'time' | 'log' | 'stopping'> {
+  hold: Hold;
+}
 
-/** No run starts after `stopping`. */
-export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler {
+/** No run starts after `stopping`, nor without the hold of the database. */
+export function makeScheduler({ time, log, stopping, hold }: SchedulerDeps): Scheduler {
   const entries = new Map<string, Entry>();
   const intervals: (() => void)[] = [];
   const underWay = new Set<Promise<void>>();
@@ -83,7 +86,7 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
 
   const run = (entry: Entry): void => {
     const { task, status } = entry;
-    if ((status.running && task.overlaps !== true) || stopping.aborted) return;
+    if ((status.running && task.overlaps !== true) || stopping.aborted || !hold.isHeld()) return;
     entry.isRequested &&= status.running;
     const promise: Promise<void> = runOnce(entry).finally(() => {
       underWay.delete(promise);

@@ -14,7 +14,18 @@ const FIRST_TRIES = 4;
 /** PostgreSQL may keep a dead session of this server for a while. */
 const LOST_AFTER_MS = 30_000;
 
-export interface DatabaseLock {
+/** The right to act on the database and on what it describes. */
+export interface Hold {
+  /** False from the loss of the connection on: another server may have begun. */
+  isHeld(): boolean;
+  /** Calls `listener` after each loss and each new acquisition. */
+  onChange(listener: () => void): void;
+}
+
+/** Belongs to SQLite, whose folder lock ends with the process alone. */
+export const permanentHold: Hold = { isHeld: () => true, onChange: () => {} };
+
+export interface DatabaseLock extends Hold {
   release(): Promise<void>;
 }
 
@@ -28,6 +39,11 @@ export async function lockDatabase(options: {
   const { url, log, onLost, lostAfterMs = LOST_AFTER_MS } = options;
   const ending = new AbortController();
   let client: pg.Client | null = null;
+  const listeners: (() => void)[] = [];
+  const hold = (held: pg.Client | null): void => {
+    client = held;
+    for (const listener of listeners) listener();
+  };
 
   const acquire = async (): Promise<boolean> => {
     const fresh = new pg.Client({ connectionString: url, application_name: 'berth lock', keepAlive: true });
@@ -36,7 +52,7 @@ export async function lockDatabase(options: {
       await fresh.connect();
       const { rows } = await fresh.query<{ taken: boolean }>('select pg_try_advisory_lock($1) as taken', [LOCK]);
       if (rows[0]?.taken === true) {
-        client = fresh;
+        hold(fresh);
         return true;
       }
     } catch (error) {
@@ -49,8 +65,11 @@ export async function lockDatabase(options: {
 
   const again = async (lost: pg.Client): Promise<void> => {
     if (client !== lost || ending.signal.aborted) return;
-    client = null;
-    log.warn({}, 'the connection that holds the database lock was lost; Berth acquires the lock again');
+    hold(null);
+    log.warn(
+      {},
+      'the connection that holds the database lock was lost; Berth acquires the lock again, and pauses its tasks until then',
+    );
     let refusedSinceMs = Infinity;
     const attempt = async (): Promise<void> => {
       const isAcquired = await acquire().catch((error: unknown) => {
@@ -76,6 +95,8 @@ export async function lockDatabase(options: {
     );
   }
   return {
+    isHeld: () => client !== null,
+    onChange: (listener) => void listeners.push(listener),
     async release() {
       ending.abort();
       const connection = client;

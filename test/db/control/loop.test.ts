@@ -9,6 +9,7 @@ import {
 } from '../../../src/control/base/reconcile-loop.ts';
 import { realTime, type Time } from '../../../src/control/base/time.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
+import { permanentHold, type Hold } from '../../../src/store/db/database-lock.ts';
 import type { LeaseRow } from '../../../src/store/db/leases.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
@@ -19,7 +20,12 @@ import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 type ReconcileFn = (leased: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
 
-function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}): ReconcileLoop {
+function loopOver(
+  store: Store,
+  reconcile: ReconcileFn,
+  time: Partial<Time> = {},
+  hold: Hold = permanentHold,
+): ReconcileLoop {
   const loop = startReconcileLoop({
     table: 'instance',
     store,
@@ -27,6 +33,7 @@ function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}
     log,
     leaseOwner: randomUUID(),
     randomUuid: randomUUID,
+    hold,
     reconcile,
   });
   onTestFinished(() => loop.stop());
@@ -83,6 +90,36 @@ onBothEngines('the loop', (open) => {
       }),
       { numRuns: 30 },
     );
+  });
+
+  test('aborts its reconciles while the hold of the database is lost, and claims rows again with it', async () => {
+    const store = await open();
+    await insertRows(store, ['a', 'b'], 0);
+    let isHeld = true;
+    let changed = (): void => {};
+    const hold = { isHeld: () => isHeld, onChange: (listener: () => void) => void (changed = listener) };
+    let [begun, aborted] = [0, 0];
+    const loop = loopOver(
+      store,
+      async ({ signal }) => {
+        begun += 1;
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+        aborted += 1;
+        return { dueAtMs: 0 };
+      },
+      {},
+      hold,
+    );
+    await eventually(() => begun === 2);
+    isHeld = false;
+    changed();
+    await eventually(async () => (await leaseOf(store, 'a')) + (await leaseOf(store, 'b')) === 0);
+    loop.wake();
+    await loop.stop();
+    expect([begun, aborted]).toEqual([2, 2]);
+    isHeld = true;
+    loopOver(store, async () => ({ dueAtMs: (begun += 1) && null }), {}, hold);
+    await eventually(() => begun === 4);
   });
 
   test('never reconciles one row twice at a time in one process, even past its lease', async () => {

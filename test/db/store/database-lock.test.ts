@@ -26,7 +26,9 @@ test('acquires a lost lock again, and reports its loss to another server', async
   await other.connect();
   onTestFinished(() => other.end());
   const lost = Promise.withResolvers<void>();
-  await lock(lost.resolve);
+  const databaseLock = await lock(lost.resolve);
+  const held: boolean[] = [];
+  databaseLock.onChange(() => held.push(databaseLock.isHeld()));
   // Only of this database: concurrent tests have locks of their own.
   const holders = `select pid from pg_locks where locktype = 'advisory' and granted
     and database = (select oid from pg_database where datname = current_database())`;
@@ -35,6 +37,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   await other.query(`select pg_terminate_backend(pid) from (${holders}) held`);
   const again = async () => (await pids()).filter((pid) => !before.includes(pid)).length;
   await expect.poll(again).toBe(1);
+  await expect.poll(() => held).toEqual([false, true]);
   await expect(lock()).rejects.toThrow(/in use/);
 
   // Another server takes the lock in between, as it already waits for it.
@@ -47,5 +50,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   await expect.poll(async () => (await killer.query(waiters)).rowCount).toBe(1);
   await killer.query(`select pg_terminate_backend(pid) from (${holders}) held`);
   await waiting;
+  // Not only once it is sure: the other has begun.
+  await expect.poll(() => held).toEqual([false, true, false]);
   await lost.promise;
 });

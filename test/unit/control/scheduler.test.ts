@@ -6,6 +6,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 function fixture() {
   const ticks = new Set<() => void>();
   let elapsedMs = 0;
+  let isHeld = true;
   const warnings: string[] = [];
   const stopping = new AbortController();
   const log = { debug() {}, info() {}, error() {}, warn: (_: object, text: string) => void warnings.push(text) };
@@ -28,7 +29,8 @@ function fixture() {
     stopping: stopping.signal,
     hold: { isHeld: () => isHeld, onChange: () => {} },
   });
-  return { scheduler, stopping, warnings, ticks, tick };
+  const setHeld = (value: boolean): void => void (isHeld = value);
+  return { scheduler, setHeld, stopping, warnings, ticks, tick };
 }
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -81,6 +83,20 @@ test('pauses a task longer after each failure in a row, at most 30 s, unless it 
   await settled();
   await tickMany(13, 15);
   expect(ranAt).toEqual([1, 2, 4, 7, 10, 13, 14, 15]);
+});
+
+test('runs no task while the hold of the database is lost', async () => {
+  const { scheduler, setHeld, tick } = fixture();
+  let runs = 0;
+  scheduler.start([task(async () => void (runs += 1))]);
+  setHeld(false);
+  tick();
+  scheduler.runSoon('probe');
+  expect(runs).toBe(0);
+  setHeld(true);
+  tick();
+  await settled();
+  expect(runs).toBeGreaterThan(0);
 });
 
 test('runs a task once at a time, and once more when it is requested meanwhile', async () => {
