@@ -64,6 +64,15 @@ export function describeHostStorage(name: string, make: Make, base: () => string
       expect(await readdir(root)).toEqual(['.berth-installation']);
     });
 
+    test('a start does not write its marker again, which a full disk would leave empty', async () => {
+      const { root } = await makeFixture();
+      const marker = join(root, '.berth-installation');
+      const { ino, mtimeMs } = await stat(marker);
+      await prepareRoot({ root, installation: 'ours' });
+      expect(await stat(marker)).toMatchObject({ ino, mtimeMs });
+      expect(await readdir(root)).toEqual(['.berth-installation']);
+    });
+
     test('measuring, copying and destroying follow no symbolic link inside a disk', async () => {
       const { storage, outside } = await makeFixture();
       await writeFile(join(outside, 'large'), Buffer.alloc(4 * 1024 ** 2, 1));

@@ -118,7 +118,7 @@ export function makeFoundation(given: ControlDeps) {
     ...options,
     reserve,
     hold: given.hold ?? permanentHold,
-    log: makeOutageLog(options.log, options.regions),
+    log: makeOutageLog(options.log, { regions: options.regions, reserve }),
     limits,
     diskReserveShare: given.diskReserveShare ?? null,
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },

@@ -173,7 +173,10 @@ export class Checkpoints {
 
   /** Loses nothing: the log holds every commit. Later writes request the next checkpoint. */
   #failed(error: unknown): void {
-    if (isStorageFull(error) && this.#reserve.release()) return this.#afterPause();
+    const isFull = isStorageFull(error);
+    if (isFull && this.#reserve.release()) return this.#afterPause();
+    // The reserve has reported it.
+    if (isFull && this.#reserve.isFull()) return;
     this.#log.error({ err: error }, 'a checkpoint failed; the log grows until the next one');
   }
 }

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+import { makeOutageLog } from '../../../src/control/base/outage-log.ts';
+import { storageFull } from '../../../src/domain/refusal.ts';
+import { noReserve } from '../../../src/store/db/space-reserve.ts';
+
+test('what fails for a full disk that is reported is a line at level debug, without a stack', () => {
+  const lines: [level: string, facts: object][] = [];
+  const write = (level: string) => (facts: object) => void lines.push([level, facts]);
+  const log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+  const regions = { all: () => [] };
+  let isFull = false;
+  const outageLog = makeOutageLog(log, { regions, reserve: { ...noReserve, isFull: () => isFull } });
+  const err = storageFull();
+  outageLog.warn({ err, task: 'a' }, 'failed');
+  isFull = true;
+  outageLog.error({ err, task: 'b' }, 'failed');
+  outageLog.error({ err: new Error('other') }, 'failed');
+  const reason = expect.stringContaining('is full');
+  expect(lines.map(([level]) => level)).toEqual(['warn', 'debug', 'error']);
+  expect(lines[1]?.[1]).toEqual({ task: 'b', reason });
+});
