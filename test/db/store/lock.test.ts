@@ -1,7 +1,7 @@
 /** A data folder has one process at a time, and is free after any exit. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -72,4 +72,13 @@ test('a refused attempt leaves the lock with its holder', async () => {
 
 test('reports a missing folder as missing, not as in use', () => {
   expect(() => lockFolder(join(folder, 'missing'))).toThrow(/unable to open/);
+});
+
+test('is acquired on a full disk, without the name of the holder', async () => {
+  const holderFile = join(folder, 'berth.lock.holder');
+  await symlink('/dev/full', holderFile);
+  const lock = lockFolder(folder);
+  await rm(holderFile);
+  expect(() => lockFolder(folder)).toThrow(/in use by another Berth/);
+  lock.release();
 });
