@@ -58,7 +58,7 @@ describe('on a full disk', () => {
     expect(routeNames.filter((name) => name.startsWith('delete') && !passed.includes(name))).toEqual([]);
   });
 
-  test('an unauthenticated request is told to log in', async () => {
+  test('an unauthenticated request gets not_logged_in', async () => {
     expect(await isRefused('launch')).toBe(false);
   });
 

@@ -3,7 +3,7 @@ import { makeOutageLog } from '../../../src/control/base/outage-log.ts';
 import { storageFull } from '../../../src/domain/refusal.ts';
 import { noReserve } from '../../../src/store/db/space-reserve.ts';
 
-test('what fails for a full disk that is reported is a line at level debug, without a stack', () => {
+test('failed writes on a reported full disk are lines at level debug, without a stack', () => {
   const lines: [level: string, facts: object][] = [];
   const write = (level: string) => (facts: object) => void lines.push([level, facts]);
   const log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
