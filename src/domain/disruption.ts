@@ -1,7 +1,9 @@
-/** End of a run that neither Berth nor the programs of the instance asked for. */
+/** End of a run that Berth did not ask for. */
 export interface Disruption {
   /** Why, for the owner. */
   text: string;
   /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
   endsAtMs: number;
+  /** The instance used up the memory or the disk of its node. */
+  isOwnUse?: true;
 }

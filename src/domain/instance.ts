@@ -2,6 +2,7 @@
  * Requested spec (`spec`, unaffected by later catalog changes) and desired state (`desired`,
  * `generation`), written by use cases; observation and operation, also written by reconcilers.
  */
+import { MINUTE_MS } from './durations.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
 import type { StopPolicy } from './stop-policy.ts';
 import type { DesiredState, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
@@ -76,7 +77,7 @@ export interface Observed {
   stoppedAtMs: number;
   /** Start of the current Running period; 0 while not Running. */
   runningSinceMs: number;
-  /** Start of the run that became ready, by the engine's clock; 0: not known. */
+  /** Start of the last run, by the engine's clock; 0: not known. */
   runStartedAtMs: number;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
@@ -148,6 +149,16 @@ export interface Instance {
 /** The current archive, or the image of the launch. */
 export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
   archive?.ref ?? spec.image.ref;
+
+/** Whether its container runs, as far as Berth knows, and is requested to. */
+export const isInUse = ({ desired, observed: { status, phase } }: Pick<Instance, 'desired' | 'observed'>): boolean =>
+  desired === 'running' && (status === 'Running' || phase === 'WaitReady');
+
+/** Start of the run; now, if that is not known, or a minute ago: nobody knows what was then. */
+export function runSinceMs({ observed: { runStartedAtMs } }: Pick<Instance, 'observed'>, nowMs: number): number {
+  const lagMs = nowMs - runStartedAtMs;
+  return lagMs > 0 && lagMs < MINUTE_MS ? runStartedAtMs : nowMs;
+}
 
 /** Sets times in the future, left by a clock step, to now. Null if there are none. */
 export function clampFutureTimes(instance: Instance, nowMs: number): Instance | null {

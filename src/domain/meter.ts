@@ -6,7 +6,7 @@ import type { ChargeMode, Micros, StorageKind } from './catalog.ts';
 import { HOUR_MS } from './durations.ts';
 import { currentPriceMicros } from './instance-change.ts';
 import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
-import type { Instance } from './instance.ts';
+import { isInUse, type Instance } from './instance.ts';
 import type { Snapshot } from './snapshot.ts';
 import type { Volume } from './volume.ts';
 
@@ -76,7 +76,7 @@ export function rateOfInstance(instance: Instance): Rate | null {
     if (observed.status === 'InitializationFailed') return null;
     return storage('disks', 'keptDisk', dataDiskGB(spec) + (spec.enableDocker ? dockerDiskGB(spec) : 0));
   }
-  if (observed.status === 'Running')
+  if (isInUse(instance))
     return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('paidAhead');
   if (instance.waitsSinceMs !== null || instance.notBeforeMs !== null) return compute('waiting');
   if (observed.status === 'PullingImage') return compute('pulling');

@@ -27,7 +27,7 @@ export interface PaidTime {
   priceMicros: Micros;
   /** False if it was bought while billing was off: nothing of it is charged or refunded. */
   isPaid: boolean;
-  /** Null until the instance is Running, with `endsAtMs` and `dueAtMs`. */
+  /** Null until the container runs, with `endsAtMs` and `dueAtMs`. */
   anchorMs: number | null;
   /** Units between the anchor and the start. */
   unitsBefore: number;
@@ -57,7 +57,7 @@ function withEnd(paid: Begun): PaidTime {
   return { ...paid, endsAtMs, dueAtMs: warnAtMs(paid, endsAtMs) };
 }
 
-/** The instance is Running for the first time since it was bought. */
+/** The container runs for the first time since it was bought. */
 export const begin = (paid: PaidTime, nowMs: number, timeZone: string): PaidTime =>
   withEnd({ ...paid, anchorMs: nowMs, unitsBefore: 0, timeZone });
 

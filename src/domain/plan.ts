@@ -19,7 +19,7 @@ import {
   type Limits,
   type StatusEvent,
 } from './instance-states.ts';
-import type { Instance, Observed } from './instance.ts';
+import { isInUse, type Instance, type Observed } from './instance.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
 export type InstanceObservation =
@@ -316,7 +316,7 @@ const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObserv
 function planDisrupted(
   instance: Instance,
   { running }: PresentObservation,
-  { text, endsAtMs }: Disruption,
+  { text, endsAtMs, isOwnUse }: Disruption,
   nowMs: number,
   limits: Limits,
 ): Step {
@@ -328,19 +328,20 @@ function planDisrupted(
   }
   // Until the next run begins.
   if (!hadStarted(observed)) return { do: 'rest', afterMs: limits.engineRetryMs };
+  if (isOwnUse) return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
   return { do: 'mark', show: endedFields(instance, nowMs, 'Evicted', text) };
 }
 
 function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
   if (observation.disruption) return planDisrupted(instance, observation, observation.disruption, nowMs, limits);
+  // Another program, such as a cluster, ended the run and started the instance again.
+  if (isInUse(instance) && isOtherRun(observed, observation))
+    return {
+      do: 'mark',
+      show: endedFields(instance, nowMs, 'ContainerExited', 'the run ended, and the engine began another'),
+    };
   if (observed.phase === 'Ready' && observed.status === 'Running') {
-    // Another program, such as a cluster, ended the run and started the instance again.
-    if (isOtherRun(observed, observation))
-      return {
-        do: 'mark',
-        show: endedFields(instance, nowMs, 'ContainerExited', 'the run ended, and the engine began another'),
-      };
     if (observation.answers === false && observed.healthy)
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)

@@ -32,6 +32,7 @@ import { templates } from './migrations/0029-templates.ts';
 import { listOrder } from './migrations/0030-list-order.ts';
 import { timeZones } from './migrations/0033-time-zones.ts';
 import { booksByHour } from './migrations/0040-books-by-hour.ts';
+import { chargedStarts } from './migrations/0043-charged-starts.ts';
 import type { Migration } from './db/migrate.ts';
 import type { SpaceReserve } from './db/space-reserve.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -70,6 +71,7 @@ export const migrations: readonly Migration[] = [
   listOrder,
   timeZones,
   booksByHour,
+  chargedStarts,
 ];
 
 export async function openStore(options: {

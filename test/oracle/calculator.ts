@@ -12,11 +12,15 @@ import { HOUR, MINUTE } from './zones.ts';
 
 export type Meter = 'compute' | 'disks' | 'volume' | 'snapshot';
 
+type InstanceFact =
+  'container' | 'running' | 'ended' | 'evicted' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew';
+
 /** Prices are micro-dollars: per hour of `compute`, per GB and 30 days of the others. */
 export type Fact = { at: number } & (
   | { fact: 'price'; of: 'keptDisk' | 'filesystem' | 'highspeedstorage' | 'snapshot'; price: number }
   | { fact: 'launch'; id: string; hourly?: number; paid?: Omit<PaidSpan, 'begin'>; diskGB: number; scope?: Scope }
-  | { fact: 'running' | 'ended' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew'; id: string }
+  /** `container`: its container runs; `evicted`: the host has ended it. */
+  | { fact: InstanceFact; id: string }
   /** The next run's price, after a change of type. */
   | { fact: 'repriced'; id: string; hourly: number }
   | { fact: 'volume'; id: string; sizeGB: number; of: 'filesystem' | 'highspeedstorage'; scope?: Scope }
@@ -68,6 +72,8 @@ const perUnit: Record<Meter, bigint> = { compute: 720n, disks: 1n, volume: 1n, s
 /** Bookings of one meter of one resource. */
 class Meterage implements Line {
   readonly spans: Span[] = [];
+  /** Of the open span, or the last one. */
+  payments: Payment[] = [];
   gapMs = 0;
   booked = 0n;
   /** Of the open span among all. */
@@ -95,6 +101,7 @@ class Meterage implements Line {
 
   begin(at: number, price: number, quantity: number): void {
     this.#upTo = at;
+    this.payments = [];
     this.spans.push({ from: at, until: undefined, price, quantity });
   }
 
@@ -128,6 +135,8 @@ interface Life {
   diskGB: number;
   use: Scope;
   requested: 'run' | 'stop' | 'gone';
+  /** Since its container runs. */
+  isRunning: boolean;
 }
 
 type Of<F extends Fact['fact']> = Extract<Fact, { fact: F }>;
@@ -174,8 +183,11 @@ class Calculator {
   }
 
   #pay(line: Meterage, upTo: number): void {
+    const { gapMs } = line;
     const amount = line.book(upTo);
-    if (amount > 0n) this.#purses.payUse(amount, line.use, this.#wall);
+    // The period after a gap begins after those of other resources.
+    if (line.gapMs !== gapMs) line.order = ++this.#begun;
+    if (amount > 0n) line.payments.push(this.#purses.payUse(amount, line.use, this.#wall));
   }
 
   /** Whether Berth knows that the resource ran after its last booking. */
@@ -272,17 +284,23 @@ class Calculator {
     }
     const paid = fact.paid === undefined ? undefined : { ...fact.paid, begin: undefined };
     const { hourly, diskGB } = fact;
-    this.#lives.set(fact.id, { hourly, paid, payments, diskGB, use, requested: 'run' });
+    this.#lives.set(fact.id, { hourly, paid, payments, diskGB, use, requested: 'run', isRunning: false });
   }
 
-  #act(what: 'running' | 'ended' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew', id: string): void {
+  #act(what: InstanceFact, id: string): void {
     const life = this.#life(id);
     const compute = this.#line(id, 'compute', life.use);
     switch (what) {
+      case 'container':
       case 'running':
         if (life.requested !== 'run') return;
+        life.isRunning = what === 'running';
         if (life.paid !== undefined) life.paid.begin ??= this.#wall;
         if (life.hourly !== undefined && compute.open === undefined) this.#begin(compute, life.hourly, 1);
+        return;
+      case 'evicted':
+        this.#close(compute);
+        if (!life.isRunning) for (const payment of compute.payments.splice(0)) this.#purses.takeBack(payment);
         return;
       case 'ended':
       case 'restart':

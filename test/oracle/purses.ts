@@ -128,6 +128,16 @@ export class Purses {
     return payment.uncollected > 0n ? undefined : this.#settle(payment);
   }
 
+  /** Takes metered use back whole, to where its money came from. */
+  takeBack({ cash, taken, uncollected }: Payment): void {
+    for (const { grant, amount } of taken) {
+      grant.left += amount;
+      this.#move('revenue', grant.kind, amount);
+    }
+    this.#move('revenue', 'cash', cash);
+    this.#move('revenue', 'uncollected', uncollected);
+  }
+
   /** Returns part of what was paid: to cash, then credits, then vouchers. */
   refund(amount: bigint, paid: Payment[]): void {
     let due = amount;

@@ -5,7 +5,7 @@ import { DAY, HOUR, MINUTE } from './zones.ts';
 interface Subject {
   id: string;
   kind: 'instance' | 'volume' | 'snapshot';
-  state: 'starting' | 'running' | 'stopped' | 'live' | 'lost' | 'gone';
+  state: 'starting' | 'container' | 'running' | 'stopped' | 'live' | 'lost' | 'gone';
   sizeGB: number;
   type: string;
 }
@@ -75,7 +75,7 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
     const { id } = one;
     const choice = digit(8);
     const become = (
-      fact: 'running' | 'ended' | 'start' | 'stop' | 'restart' | 'terminate',
+      fact: 'container' | 'running' | 'ended' | 'evicted' | 'start' | 'stop' | 'restart' | 'terminate',
       state: Subject['state'],
     ) => {
       add({ fact, id });
@@ -86,9 +86,12 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
     if (one.state === 'starting') {
       if (choice === 1) add({ fact: 'repriced', id, hourly: pick(prices, digit) });
       if (choice === 2) return become('stop', 'stopped');
-      return isAway ? undefined : become('running', 'running');
+      if (isAway) return undefined;
+      return choice < 5 ? become('running', 'running') : become('container', 'container');
     }
-    if (choice < 3) return isAway ? undefined : become('ended', 'starting');
+    if (choice < 3) return isAway ? undefined : become(choice === 1 ? 'ended' : 'evicted', 'starting');
+    if (one.state === 'container')
+      return choice < 6 && !isAway ? become('running', 'running') : become('stop', 'stopped');
     return choice < 5 ? become('restart', 'starting') : become('stop', 'stopped');
   };
 

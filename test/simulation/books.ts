@@ -8,6 +8,7 @@ import {
   wrongPeriods,
   wrongRateOfDisk,
   wrongRateOfInstance,
+  wrongRefunds,
   wrongReplay,
   type AccountMoney,
   type EntrySum,
@@ -37,12 +38,16 @@ export interface SeenTimes {
 /** Differences of the clocks that are not a step, and the way from a decision to its commit. */
 const SLACK_MS = 5_000;
 
+/** A container that runs for longer when it is seen costs from then on. */
+const SEEN_LATE_MS = 60_000;
+
 const hourly: readonly string[] = ['perHour', 'tidePerHour'];
 
-export const stateOfInstance = ({ row, instance: { spec, desired } }: StoredInstance) => ({
+export const stateOfInstance = ({ row, instance: { spec, desired, observed } }: StoredInstance) => ({
   id: row.id,
   desired,
   status: row.status,
+  phase: observed.phase,
   isHourly: hourly.includes(spec.chargeMode),
   diskGB:
     spec.type.dataDiskGB + spec.extraDataDiskGB + (spec.enableDocker ? spec.dockerStorageGB || DOCKER_DISK_GB : 0),
@@ -53,7 +58,7 @@ const DOCKER_DISK_GB = 20;
 
 export class Books {
   readonly #open = new Map<string, Period>();
-  /** True time at which a period was seen first. */
+  /** True time at which the first period of an event was seen. */
   readonly #since = new Map<string, number>();
   #lastId = 0;
 
@@ -101,33 +106,47 @@ export class Books {
 
   #wrongSubject(rows: Rows, subjectId: string, times: SeenTimes): string[] {
     const periods = rows<Period>('select * from usagePeriod where subjectId = ? order by id', subjectId);
-    const sums = rows<{ periodId: number; micros: number }>(
-      `select periodId, sum(amountMicros) as micros from entry where periodId in
-        (select id from usagePeriod where subjectId = ?) group by periodId`,
+    const sums = rows<{ periodId: number; kind: string; micros: number }>(
+      `select periodId, kind, sum(amountMicros) as micros from entry where periodId in
+        (select id from usagePeriod where subjectId = ?) group by periodId, kind`,
       subjectId,
     );
+    const sumsOf = (wanted: string) =>
+      new Map(sums.flatMap(({ periodId, kind, micros }) => (kind === wanted ? [[periodId, micros] as const] : [])));
     const events = rows<RateEvent>(
       'select accountId, subjectId, seq, data from event where accountId = ? and subjectId = ? order by seq',
       periods[0]?.accountId,
       subjectId,
     );
     return [
-      ...wrongPeriods(periods, new Map(sums.map(({ periodId, micros }) => [periodId, micros]))),
+      ...wrongPeriods(periods, sumsOf('charge')),
+      ...wrongRefunds(events, periods, sumsOf('refund')),
       ...wrongReplay(events, periods),
-      ...[...Map.groupBy(periods, ({ openSeq }) => openSeq).values()].flatMap((parts) => this.#wrongTime(parts, times)),
+      ...[...Map.groupBy(periods, ({ openSeq }) => openSeq).values()].flatMap((parts, at, all) =>
+        this.#wrongTime(parts, this.#sinceOf(all[at - 1], times), times),
+      ),
     ];
+  }
+
+  #sinceOf([period]: readonly Period[] = [], { nowMs }: SeenTimes): number {
+    if (!period) return -Infinity;
+    const key = `${period.subjectId} ${period.openSeq}`;
+    const since = this.#since.get(key) ?? nowMs;
+    this.#since.set(key, since);
+    return since;
   }
 
   /**
    * Nobody pays for more time than has passed, nor for a run after the last look at it. `parts` are
-   * the periods that one event opened: gaps and new labels split it.
+   * the periods that one event opened: gaps and new labels split it. A run begins with its
+   * container, which the server may see late, but not before the free time that came before.
    */
-  #wrongTime(parts: readonly Period[], { nowMs, sweptAtMs, unseenStepsMs }: SeenTimes): string[] {
+  #wrongTime(parts: readonly Period[], formerSince: number, times: SeenTimes): string[] {
+    const { nowMs, sweptAtMs, unseenStepsMs } = times;
+    const seen = this.#sinceOf(parts, times);
     const last = parts.findLast(({ state }) => state === 'charged');
     if (!last) return [];
-    const key = `${last.subjectId} ${last.openSeq}`;
-    const since = this.#since.get(key) ?? nowMs;
-    this.#since.set(key, since);
+    const since = last.meter === 'compute' ? Math.max(formerSince, seen - SEEN_LATE_MS) : seen;
     const isSwept = last.meter === 'compute' && last.closedAtMs === null;
     const most = (isSwept ? Math.max(sweptAtMs(last.regionId), since) : nowMs) - since + SLACK_MS + unseenStepsMs;
     const paid = parts.reduce((sum, part) => (part.state === 'charged' ? sum + paidMs(part) : sum), 0);

@@ -172,7 +172,7 @@ export class MoneyBooks {
   #wrongEvents(rows: Rows, { before, after, spotGraceMs }: Pick<Change, 'before' | 'after' | 'spotGraceMs'>): string[] {
     const fresh = rows<FreshEvent>(
       `select id, subjectId, kind, atMs, data from event where id > ? and
-        (kind like 'instance.paidTime%' or kind in ('instance.released', 'instance.reclaimed'))`,
+        (kind like 'instance.paidTime%' or kind in ('instance.released', 'instance.reclaimed', 'instance.startRefunded'))`,
       this.#lastEvent,
     );
     this.#lastEvent = Math.max(this.#lastEvent, ...fresh.map(({ id }) => id));
@@ -190,7 +190,7 @@ export class MoneyBooks {
       const sql = 'select kind, atMs, data from event where accountId = ? and subjectId = ? order by seq';
       const events = rows<SubjectEvent>(sql, stored.row.ownerId, id);
       const entries = rows<{ kind: string; amountMicros: number }>(
-        "select kind, amountMicros from entry where subjectId = ? and kind in ('prepayment', 'refund')",
+        "select kind, amountMicros from entry where subjectId = ? and kind in ('prepayment', 'refund') and periodId is null",
         id,
       );
       const renewed = fresh.some(

@@ -18,11 +18,14 @@ interface PaidEvent {
   timeZone: string;
   startsAtMs: number | null;
   endsAtMs: number | null;
+  paidTime?: boolean;
 }
 
 const units: Readonly<Record<string, Unit>> = { perDay: 'day', perWeek: 'week', perMonth: 'month' };
 export const unitOfMode = (mode: string): Unit | undefined => units[mode];
 
+/** Paid time begins with the container, which Berth may see late. */
+const SEEN_LATE_MS = 60_000;
 /** Berth was away at the end for longer: renewed time begins when it is back. */
 const LATE_MS = 3_600_000;
 const micros = (dollars: number): number => Math.round(dollars * 1e6);
@@ -77,11 +80,19 @@ class Life {
     if (endsAtMs !== this.#end()) this.wrong.push(`bought until ${endsAtMs}, not ${this.#end()}`);
   }
 
-  began({ timeZone, endsAtMs }: PaidEvent, atMs: number): void {
+  began({ timeZone, startsAtMs, endsAtMs }: PaidEvent, atMs: number): void {
     const zone = zones.find((one) => one === timeZone);
     if (!this.#span || this.#span.begin !== undefined || !zone) return void this.wrong.push('paid time began twice');
-    this.#span = { ...this.#span, zone, begin: atMs };
+    const begin = startsAtMs ?? atMs;
+    if (begin > atMs || begin < atMs - SEEN_LATE_MS) this.wrong.push(`paid time began at ${begin}, known at ${atMs}`);
+    this.#span = { ...this.#span, zone, begin };
     if (endsAtMs !== this.#end()) this.wrong.push(`paid until ${endsAtMs}, not ${this.#end()}`);
+  }
+
+  startRefunded({ paidTime }: PaidEvent): void {
+    if (!paidTime) return;
+    if (this.#span?.begin === undefined) return void this.wrong.push('the begin of paid time was taken back twice');
+    this.#span.begin = undefined;
   }
 
   changed({ price }: PaidEvent, atMs: number): void {
@@ -115,6 +126,7 @@ export function wrongPaidAhead(
     const facts: PaidEvent = JSON.parse(data);
     if (kind === 'instance.paidTimeBought') life.bought(facts, atMs);
     if (kind === 'instance.paidTimeBegan') life.began(facts, atMs);
+    if (kind === 'instance.startRefunded') life.startRefunded(facts);
     if (kind === 'instance.paidTimeChanged') life.changed(facts, atMs);
     if (kind === 'instance.released') life.released(atMs);
   }

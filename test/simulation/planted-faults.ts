@@ -298,6 +298,20 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'an instance that never starts costs as much as one that runs',
   },
   {
+    name: 'a-container-is-free-until-it-answers',
+    file: 'domain/instance.ts',
+    find: "desired === 'running' && (status === 'Running' || phase === 'WaitReady');",
+    replace: "desired === 'running' && status === 'Running' && phase !== 'WaitReady';",
+    suffers: 'whoever computes in the init script pays nothing',
+  },
+  {
+    name: 'a-start-that-an-operator-ended-is-paid',
+    file: 'domain/start-outcomes.ts',
+    find: "return startOutcomes[reason] === 'refunded' ? { refundFor: reason } : {};",
+    replace: 'return {};',
+    suffers: 'an owner pays for a start that an operator ended',
+  },
+  {
     name: 'a-period-is-not-closed',
     file: 'control/billing/metering.ts',
     find: 'const openedAtMs = open ? await close(',

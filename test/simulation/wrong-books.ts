@@ -88,8 +88,9 @@ export function wrongPeriods(periods: readonly Period[], booked: ReadonlyMap<num
     const { id, subjectId, meter, openedAtMs, closedAtMs, closeSeq, isCharging } = period;
     const name = `the period ${id} of ${subjectId}`;
     if (openedAtMs < endMs) wrong.push(`${name} begins before the end of the one before`);
-    // A clock that was set back repeats time.
-    endMs = isSplit(period, at) || closedAtMs === openedAtMs ? -Infinity : (closedAtMs ?? Infinity);
+    // A clock that was set back repeats time, also while nothing of the resource was recorded.
+    const repeats = isSplit(period, at) || closedAtMs === openedAtMs || periods[at + 1]?.openSeq !== closeSeq;
+    endMs = closedAtMs === null ? Infinity : repeats ? -Infinity : closedAtMs;
     if (closedAtMs === null && at < periods.length - 1) wrong.push(`${name} is open, and another follows`);
     if (
       closedAtMs !== null &&
@@ -123,6 +124,7 @@ interface InstanceState {
   id: string;
   desired: string;
   status: string;
+  phase: string;
   isHourly: boolean;
   diskGB: number;
 }
@@ -130,14 +132,15 @@ interface InstanceState {
 const isOpen = (periods: readonly Period[]): Period | undefined =>
   periods.find(({ closedAtMs }) => closedAtMs === null);
 
-/** An instance pays for compute exactly while it is `Running` and requested to run. */
+/** An instance pays for compute exactly while its container runs and is requested to. */
 export function wrongRateOfInstance({ id, ...is }: InstanceState, periods: readonly Period[]): string[] {
   const open = isOpen(periods);
   const rate = open === undefined ? 'nothing' : `${open.meter} ${open.state}`;
-  const name = `${id}, ${is.desired} ${is.status}, pays for ${rate}`;
+  const name = `${id}, ${is.desired} ${is.status} (${is.phase}), pays for ${rate}`;
   const pays = (meter: string): boolean => open?.meter === meter && open.state === 'charged';
   const wrong: string[] = [];
-  if (pays('compute') !== (is.desired === 'running' && is.status === 'Running' && is.isHourly)) wrong.push(name);
+  const runs = is.status === 'Running' || is.phase === 'WaitReady';
+  if (pays('compute') !== (is.desired === 'running' && runs && is.isHourly)) wrong.push(name);
   const keeps = is.desired !== 'running' && is.desired !== 'released' && is.status !== 'InitializationFailed';
   if (pays('disks') !== keeps) wrong.push(name);
   if (pays('disks') && open?.quantity !== is.diskGB) wrong.push(`${name} of ${open?.quantity} GB, it has ${is.diskGB}`);
@@ -197,4 +200,32 @@ export function wrongReplay(events: readonly RateEvent[], periods: readonly Peri
     : [
         `${periods[0]?.subjectId ?? events[0]?.subjectId}: events tell ${replayed.join()}, periods are ${stored.join()}`,
       ];
+}
+
+/** Reasons of host, engine and operator; no owner can cause them. */
+const HOST_ENDS = ['Evicted', 'EngineUnreachable', 'VolumeLost', 'DisksFailed', 'DisksLost', 'DiskFull', 'PortsUsedUp'];
+
+/** A run that the host or an operator ended before it was Running is refunded, once. */
+export function wrongRefunds(
+  events: readonly RateEvent[],
+  periods: readonly Period[],
+  refunded: ReadonlyMap<number, number>,
+): string[] {
+  const facts = events.map(({ seq, data }): { seq: number; status?: string; cause?: string; diagnosis?: string } => ({
+    ...JSON.parse(data),
+    seq,
+  }));
+  const sumOf = (parts: readonly Period[], micros: (part: Period) => number): number =>
+    parts.reduce((sum, part) => sum + micros(part), 0);
+  return [...Map.groupBy(periods, ({ openSeq }) => openSeq).entries()].flatMap(([openSeq, parts]) => {
+    const closeSeq = parts.at(-1)?.closeSeq ?? Infinity;
+    const wasRunning = facts.some((one) => one.status === 'Running' && one.seq >= openSeq && one.seq < closeSeq);
+    const end = facts.find(({ seq }) => seq === closeSeq);
+    const isOfHost = end?.cause === 'operator' || HOST_ENDS.includes(end?.diagnosis ?? '');
+    const isFree = isOfHost && !wasRunning && parts.some(({ meter }) => meter === 'compute');
+    const should = isFree ? sumOf(parts, ({ chargedMicros }) => chargedMicros) : 0;
+    const is = sumOf(parts, ({ id }) => refunded.get(id) ?? 0);
+    const name = `the run ${openSeq} of ${parts[0]?.subjectId}`;
+    return is === should ? [] : [`${name} is refunded ${is}, not ${should}`];
+  });
 }

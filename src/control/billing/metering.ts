@@ -56,6 +56,8 @@ export const meteredStorage = ({ name, regionId }: Omit<Metered, 'typeId'>): Met
 export interface RateChange {
   before: Rate | null;
   after: Rate | null;
+  /** The new rate counts from here, if that is free time of the resource. */
+  sinceMs?: number;
 }
 
 export interface Metering extends Omit<SeenRuns, 'isKnown'> {
@@ -114,11 +116,12 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     tx: Db,
     { accountId, subjectId, atMs }: NewEvent,
     { name, regionId, typeId }: Metered,
-    after: (Rate & Priced) | null,
+    { after, sinceMs = atMs }: { after: (Rate & Priced) | null; sinceMs?: number | undefined },
     seq: number,
   ): Promise<void> {
     const open = await openPeriodOf(tx, subjectId);
-    const nowMs = metered(atMs);
+    const isFree = open?.isCharging === 0;
+    const nowMs = isFree ? Math.min(metered(atMs), Math.max(metered(sinceMs), open.openedAtMs)) : metered(atMs);
     const openedAtMs = open ? await close(tx, open, { nowMs, closeSeq: seq }) : nowMs;
     if (after === null) return;
     const { meter, state, price, priceMicros, quantity, unitMs } = after;
@@ -152,14 +155,14 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     noteBooking: () => void (bookings += 1),
     bookings: () => bookings,
     ...seen,
-    async appendEvent(tx, event, subject, { before, after }) {
+    async appendEvent(tx, event, subject, { before, after, sinceMs }) {
       if (isSameRate(before, after)) return appendEvent(tx, event);
       const priceMicros = after && (await priceOf(tx, subject.regionId, event.subjectId, after));
       const rate = after && { ...after, priceMicros: priceMicros ?? 0n };
       const appended = await appendEvent(tx, { ...event, data: { ...event.data, rate: rate && publicRate(rate) } });
       if (isBilled && event.usage?.mayRefuse && after && priceMicros !== 0n)
         await refuseUnpaidStorage(tx, event.accountId, { before, after, of: subject, nowMs: clock.now() });
-      await move(tx, event, subject, rate, appended.seq);
+      await move(tx, event, subject, { after: rate, sinceMs }, appended.seq);
       return appended;
     },
     async describe(tx, subject) {

@@ -3,7 +3,7 @@
  * transaction of the cause. The instance is locked, and then its account.
  */
 import { toDollars, type Micros } from '../../domain/catalog.ts';
-import type { Instance } from '../../domain/instance.ts';
+import { isInUse, type Instance } from '../../domain/instance.ts';
 import {
   begin,
   isOver,
@@ -109,7 +109,7 @@ export async function buyPaidTime(
     dueAtMs: null,
   };
   const next = former ? renew(former, bought, nowMs) : first;
-  await savePaidTime(tx, { ...next, instanceId, accountId, firstEntryId: paid.firstEntryId });
+  await savePaidTime(tx, { ...next, instanceId, accountId, firstEntryId: paid.firstEntryId, runSeq: null });
   const facts = { chargeMode, units: bought.units, price: toDollars(priceMicros), total: toDollars(total) };
   const data = { cause, ...facts, startsAtMs: startsAtMs(next), endsAtMs: next.endsAtMs };
   await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.paidTimeBought', subjectId: instanceId, data });
@@ -120,17 +120,26 @@ export async function buyPaidTime(
 export async function adoptPaidTime(tx: Db, instance: Instance, nowMs: number): Promise<void> {
   if (instance.desired === 'released') return;
   await buyPaidTime(tx, { isBilled: false }, { instance, cause: 'upgrade', nowMs });
-  if (instance.observed.status === 'Running') await beginPaidTime(tx, instance, nowMs);
+  if (isInUse(instance)) await beginPaidTime(tx, instance, { startsAtMs: nowMs, runSeq: null, nowMs });
 }
 
-/** The instance is Running: its paid time begins unless it has begun. */
-export async function beginPaidTime(tx: Db, { id, ownerId, spec }: Instance, nowMs: number): Promise<void> {
+interface Beginning extends Pick<StoredPaidTime, 'runSeq'> {
+  startsAtMs: number;
+  nowMs: number;
+}
+
+/** The container runs: its paid time begins unless it has begun. */
+export async function beginPaidTime(
+  tx: Db,
+  { id, ownerId, spec }: Instance,
+  { startsAtMs: at, runSeq, nowMs }: Beginning,
+): Promise<void> {
   if (paidAheadMode(spec.chargeMode) === null) return;
   const paid = await paidTimeOf(tx, id);
   if (!paid || paid.anchorMs !== null) return;
-  const begun = begin(paid, nowMs, await timeZoneOf(tx, spec.regionId));
-  await savePaidTime(tx, { ...paid, ...begun });
-  const data = { startsAtMs: nowMs, endsAtMs: begun.endsAtMs, timeZone: begun.timeZone };
+  const begun = begin(paid, at, await timeZoneOf(tx, spec.regionId));
+  await savePaidTime(tx, { ...paid, ...begun, runSeq });
+  const data = { startsAtMs: at, endsAtMs: begun.endsAtMs, timeZone: begun.timeZone };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.paidTimeBegan', subjectId: id, data });
 }
 
@@ -154,6 +163,14 @@ export async function applyToPaidTime(
     return;
   }
   if (paid) await changePrice(tx, metering, { instance, paid, nowMs });
+}
+
+/** Takes back that paid time began with a run. False if it did not. */
+export async function unbeginPaidTime(tx: Db, instanceId: string, runSeq: number): Promise<boolean> {
+  const paid = await paidTimeOf(tx, instanceId);
+  if (paid?.runSeq !== runSeq) return false;
+  await savePaidTime(tx, { ...paid, anchorMs: null, timeZone: '', endsAtMs: null, dueAtMs: null, runSeq: null });
+  return true;
 }
 
 interface OfPaidTime {

@@ -3,7 +3,7 @@ import type { BoundedMap } from '../../async/bounded-map.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
 import { isHourly, rateOfRun, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
-import type { Instance } from '../../domain/instance.ts';
+import { isInUse, type Instance } from '../../domain/instance.ts';
 import { currentPriceMicros } from '../../domain/instance-change.ts';
 import {
   burnRate,
@@ -44,10 +44,10 @@ export const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({
 export const costOfRun = (instance: Instance): Cost =>
   costOf(purchaseOf(instance), rateOfRun(currentPriceMicros(instance)));
 
-/** Costs of the account now; instances that are starting count as running. */
+/** Costs of the account now; instances that are about to start count as running. */
 export async function costsOf(db: Db, accountId: string, withoutId = ''): Promise<Cost[]> {
   const starting = (await startingRowsOf(db, accountId)).filter(({ id }) => id !== withoutId).map(instanceFromRow);
-  const hourly = starting.filter(({ spec }) => isHourly(spec.chargeMode));
+  const hourly = starting.filter((one) => isHourly(one.spec.chargeMode) && !isInUse(one));
   return [...(await chargedCostsOf(db, accountId)), ...hourly.map(costOfRun)];
 }
 

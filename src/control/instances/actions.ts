@@ -4,6 +4,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
 import { DEFAULT_SPOT_GRACE_MS } from '../../domain/spot.ts';
 import { rateOfInstance } from '../../domain/meter.ts';
+import { runChange } from '../../domain/start-outcomes.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
@@ -29,6 +30,7 @@ import {
 } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import { meteredInstance, type Metering } from '../billing/metering.ts';
+import { followRun } from '../billing/follow-run.ts';
 import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
 import { applyToPaidTime } from '../billing/prepay.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -179,7 +181,9 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   };
   const event = { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data, usage };
   const rates = { before: rateOfInstance(instance), after: rateOfInstance(next) };
-  const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(next), rates);
+  const run = runChange(instance, next, nowMs);
+  const { isDisabled, seq } = await metering.appendEvent(tx, event, meteredInstance(next), { ...rates, ...run });
+  await followRun(tx, { ...run, instance: next, seq, nowMs });
   if (bringUp && isDisabled) throw disabledOwner();
   if (action === 'start' || (action === 'restart' && currentPriceMicros(next) > currentPriceMicros(instance)))
     await refuseUnpaidRun(tx, metering, next, action);

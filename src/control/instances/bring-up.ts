@@ -105,7 +105,7 @@ export async function ensureContainer(
     state = await allotPorts(context, state, show);
     const spec = await engineSpec(context, state.instance);
     const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });
-    const observed = { ...state.instance.observed, ...show, phase: 'WaitReady' } as const;
+    const observed = { ...state.instance.observed, ...show, phase: 'WaitReady', runStartedAtMs: 0 } as const;
     return { state: enterStage(context, withInstance(state, { observed }), 'Readiness'), next: 'again', observation };
   } catch (error) {
     return afterError(context, state, show, error);

@@ -5,6 +5,7 @@ import type { Instance, InstanceSpec, Observed } from '../../domain/instance.ts'
 import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
 import { advanceOperation } from '../../domain/operation.ts';
 import { isSameRate, rateOfInstance } from '../../domain/meter.ts';
+import { runChange } from '../../domain/start-outcomes.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { changeSpec, writeReconciledInstance } from '../../store/tables/instances.ts';
@@ -16,7 +17,7 @@ import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import { meteredInstance } from '../billing/metering.ts';
-import { beginPaidTime } from '../billing/prepay.ts';
+import { followRun } from '../billing/follow-run.ts';
 import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -187,7 +188,8 @@ export async function writeInTransaction(
   const why = diagnosis === 'Evicted' ? { reason: diagnosisMessage } : {};
   const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }), ...why };
   const event = { accountId: ownerId, atMs: nowMs, kind: 'instance.observed', subjectId: id, data, usage };
-  await deps.metering.appendEvent(tx, event, meteredInstance(written), rates);
-  if (status === 'Running') await beginPaidTime(tx, written, nowMs);
+  const run = runChange(stored, written, nowMs);
+  const { seq } = await deps.metering.appendEvent(tx, event, meteredInstance(written), { ...rates, ...run });
+  await followRun(tx, { ...run, instance: written, seq, nowMs });
   return written;
 }

@@ -95,6 +95,7 @@ export interface PaidTimeTable {
   endsAtMs: number | null;
   dueAtMs: number | null;
   firstEntryId: number;
+  runSeq: number | null;
 }
 
 /** A checkout of a payment provider: its row keeps it from being credited twice. */

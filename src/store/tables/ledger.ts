@@ -158,6 +158,18 @@ export async function entriesAbout(db: Db, subjectId: string, sinceId: number): 
     .execute();
 }
 
+/** Metered use of the periods that one event opened: gaps and new labels split them. */
+export async function chargesOfRun(db: Db, subjectId: string, openSeq: number): Promise<EntryRow[]> {
+  const periods = db.selectFrom('usagePeriod').select('id').where('subjectId', '=', subjectId);
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .where('periodId', 'in', periods.where('openSeq', '=', openSeq))
+    .where('kind', '=', sql.lit('charge'))
+    .orderBy('id')
+    .execute();
+}
+
 export async function grantsById(db: Db, ids: readonly string[]): Promise<CreditGrant[]> {
   if (ids.length === 0) return [];
   return (await db.selectFrom('creditGrant').selectAll().where('id', 'in', ids).execute()).map(grantFromRow);

@@ -6,8 +6,11 @@ import type { PaidTimeTable } from '../db/billing-schema.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
-/** `firstEntryId` is the first entry that paid for it; 0 if nothing was paid. */
-export type StoredPaidTime = PaidTime & Pick<PaidTimeTable, 'instanceId' | 'accountId' | 'firstEntryId'>;
+/**
+ * `firstEntryId` is the first entry that paid for it; 0 if nothing was paid. `runSeq` is the event
+ * that opened the period of the run with which it began.
+ */
+export type StoredPaidTime = PaidTime & Pick<PaidTimeTable, 'instanceId' | 'accountId' | 'firstEntryId' | 'runSeq'>;
 
 const fromRow = (row: Selectable<PaidTimeTable>): StoredPaidTime => ({
   ...row,

@@ -69,6 +69,18 @@ export const lastChargedOf = async (
 ): Promise<Pick<PeriodRow, 'carry' | 'priceMicros' | 'quantity' | 'closedAtMs'> | undefined> =>
   (await lastCharged(db, { subjectId, meter }))[0];
 
+/** The event that opened the run of an instance whose last period `closeSeq` closed. */
+export async function runClosedBy(db: Db, subjectId: string, closeSeq: number): Promise<number | null> {
+  const row = await db
+    .selectFrom('usagePeriod')
+    .select('openSeq')
+    .where('subjectId', '=', subjectId)
+    .where('closeSeq', '=', closeSeq)
+    .where('state', 'in', ['charged', 'paidAhead'])
+    .executeTakeFirst();
+  return row?.openSeq ?? null;
+}
+
 export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry'>;
 
 /** Writes what has been booked. */

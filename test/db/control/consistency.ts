@@ -26,6 +26,7 @@ import {
   wrongPeriods,
   wrongRateOfDisk,
   wrongRateOfInstance,
+  wrongRefunds,
   wrongReplay,
   type EntrySum,
   type GrantSum,
@@ -146,7 +147,7 @@ export async function wrongBooks({ read: db }: Pick<Store, 'read'>): Promise<str
   const entries = await sql<EntrySum>`${sql.raw(ENTRY_SUMS)}`.execute(db);
   const grants = await sql<GrantSum>`${sql.raw(GRANT_SUMS)}`.execute(db);
   const periods = await db.selectFrom('usagePeriod').selectAll().orderBy('id').execute();
-  const lines = await db.selectFrom('entry').select(['periodId', 'amountMicros']).execute();
+  const lines = await db.selectFrom('entry').select(['periodId', 'kind', 'amountMicros']).execute();
   const events = await db
     .selectFrom('event')
     .select(['accountId', 'subjectId', 'seq', 'data'])
@@ -155,9 +156,11 @@ export async function wrongBooks({ read: db }: Pick<Store, 'read'>): Promise<str
   const instances = await db.selectFrom('instance').selectAll().execute();
   const volumes = await db.selectFrom('volume').selectAll().execute();
   const snapshots = await db.selectFrom('snapshot').selectAll().execute();
-  const booked = new Map<number, number>();
-  for (const { periodId, amountMicros } of lines)
-    if (periodId !== null) booked.set(periodId, (booked.get(periodId) ?? 0) + amountMicros);
+  const [booked, refunded] = [new Map<number, number>(), new Map<number, number>()];
+  for (const { periodId, kind, amountMicros } of lines) {
+    const sums = kind === 'charge' ? booked : refunded;
+    if (periodId !== null) sums.set(periodId, (sums.get(periodId) ?? 0) + amountMicros);
+  }
   const bySubject = Map.groupBy(periods, ({ subjectId }) => subjectId);
   const periodsOf = (id: string) => bySubject.get(id) ?? [];
   const eventsOf = Map.groupBy(events, ({ subjectId }) => subjectId);
@@ -166,6 +169,7 @@ export async function wrongBooks({ read: db }: Pick<Store, 'read'>): Promise<str
     ...wrongBalances(accounts, entries.rows.map(numbers), grants.rows.map(numbers)),
     ...[...bySubject].flatMap(([id, own]) => [
       ...wrongPeriods(own, booked),
+      ...wrongRefunds(eventsOf.get(id) ?? [], own, refunded),
       ...wrongReplay(eventsOf.get(id) ?? [], own),
     ]),
     ...instances.flatMap((row) =>

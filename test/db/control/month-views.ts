@@ -81,5 +81,6 @@ export async function expectViewsAgree(world: World, caller: Caller, asked: Aske
     const product = (prices?.[row] ?? NaN) * (quantities?.[row] ?? NaN);
     if (!Number.isNaN(product)) expect(product).toBeCloseTo(cost, 9);
   }
-  expect(Math.round((costs ?? []).reduce((sum, cost) => sum + cost, 0) * 1e6)).toBe(chargesMicros);
+  // Not -0, the sum of a charge and its refund.
+  expect(0 + Math.round((costs ?? []).reduce((sum, cost) => sum + cost, 0) * 1e6)).toBe(chargesMicros);
 }

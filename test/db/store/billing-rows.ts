@@ -17,6 +17,7 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     timeZone: 'UTC',
     endsAtMs: BIG,
     dueAtMs: null,
+    runSeq: null,
     firstEntryId: BIG,
   },
   priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '', isScheduled: 1 },

@@ -6,6 +6,7 @@ import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { diagnoses, instanceStatuses, phases } from '../../../src/domain/instance-states.ts';
+import { startOutcomes } from '../../../src/domain/start-outcomes.ts';
 import { snapshotStatuses } from '../../../src/domain/snapshot.ts';
 import { volumeStatuses } from '../../../src/domain/volume.ts';
 import { errorKinds } from '../../../src/edge/http/status.ts';
@@ -32,6 +33,19 @@ describe('docs/reference/states.md', () => {
   ])('lists exactly the values of %s', (heading, values) => {
     expect([...new Set(rowsBelow(page, heading))].sort()).toEqual([...new Set<string>(values)].sort());
   });
+});
+
+test('docs/reference/billing.md lists exactly who pays for a start that each reason ends', () => {
+  const section = read('docs/reference/billing.md')
+    .split(/^## /m)
+    .find((text) => text.startsWith('Starts that fail'));
+  const rows = [...(section ?? '').matchAll(/^\| (paid|refunded|free)\b[^|]*\| (.*) \|$/gm)];
+  const listed = rows.flatMap(([, outcome = '', reasons = '']) =>
+    [...reasons.matchAll(/`(\w+)`/g)].map(([, reason = '']) => [reason, outcome]),
+  );
+  const { '': byOwner, ...byReason } = startOutcomes;
+  expect(byOwner).toBe('paid');
+  expect(listed.toSorted()).toEqual(Object.entries(byReason).toSorted());
 });
 
 test('docs/reference/errors.md lists each code with its HTTP status', () => {

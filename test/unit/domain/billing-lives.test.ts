@@ -79,7 +79,8 @@ test(
           balances.credit,
         ]);
         expect(cashMicros >= floorMicros).toBe(true);
-        const isSetBack = facts.some((one) => one.fact === 'step' && one.byMs < 0);
+        // Small steps count as time, and are taken back by the first booking after a larger one.
+        const isSetBack = facts.some((one) => one.fact === 'step' && one.byMs <= 2_000);
         expect([...(isSetBack ? [] : overlaps(ours.periods)), ...inexact(ours.periods)]).toEqual([]);
       }),
       { numRuns: LIVES },

@@ -8,7 +8,9 @@ import { makeSeenRuns } from '../../../src/control/billing/seen-runs.ts';
 import { lastFullMinute } from '../../../src/domain/charge.ts';
 import type { Instance } from '../../../src/domain/instance.ts';
 import { isSameRate, rateOfInstance, rateOfSnapshot, rateOfVolume, type Rate } from '../../../src/domain/meter.ts';
-import type { CreditGrant } from '../../../src/domain/purse.ts';
+import { creditKinds, type CreditGrant } from '../../../src/domain/purse.ts';
+import { refundTo } from '../../../src/domain/refund.ts';
+import { runChange } from '../../../src/domain/start-outcomes.ts';
 import type { Snapshot } from '../../../src/domain/snapshot.ts';
 import type { Volume } from '../../../src/domain/volume.ts';
 import type { Wallet } from '../../../src/store/tables/ledger.ts';
@@ -25,6 +27,8 @@ interface Move {
   amountMicros: number;
   /** Subject and meter of metered use. */
   line?: string;
+  periodId?: number;
+  grantId?: string;
 }
 
 type Resource =
@@ -62,12 +66,14 @@ export function chargeLife(
     purse: { cashMicros: 0n, floorMicros: -BigInt(overdraft), grants: [] },
   };
   let grantCount = 0;
+  let seq = 0;
 
   function book(due: { period: PeriodRow; untilMs: number }[]): void {
     const booking = bookUsage(due, new Map([[ACCOUNT, wallet]]), time.now());
-    for (const { periodId, fromLedger, amountMicros } of booking.entries) {
+    for (const { periodId, fromLedger, grantId, amountMicros } of booking.entries) {
       const { subjectId, meter } = periods[periodId] as PeriodRow;
-      entries.push({ fromLedger, toLedger: 'revenue', amountMicros, line: `${subjectId} ${meter}` });
+      const line = `${subjectId} ${meter}`;
+      entries.push({ fromLedger, toLedger: 'revenue', amountMicros, line, periodId, grantId });
     }
     wallet = booking.wallets.get(ACCOUNT) ?? wallet;
     for (const { id, chargedUntilMs, chargedMicros, carry } of booking.charged)
@@ -89,6 +95,17 @@ export function chargeLife(
     return nextAtMs;
   }
 
+  /** As the ledger refunds a run. */
+  function refund(runSeq: number, isDue: boolean): void {
+    const isOfRun = ({ periodId }: Move) => periodId !== undefined && periods[periodId]?.openSeq === runSeq;
+    for (const { fromLedger, grantId = '', amountMicros } of isDue ? entries.filter(isOfRun) : []) {
+      entries.push({ fromLedger: 'revenue', toLedger: fromLedger, amountMicros });
+      const ledger = creditKinds.find((kind) => kind === fromLedger);
+      const payments = ledger ? [{ ledger, grantId, amountMicros: BigInt(amountMicros) }] : [];
+      wallet = { ...wallet, purse: refundTo(wallet.purse, [], payments) };
+    }
+  }
+
   function change(id: string, resource: Resource): void {
     const before = resources.get(id);
     resources.set(id, resource);
@@ -96,6 +113,9 @@ export function chargeLife(
     if (isSameRate(was, is)) return;
     const open = periods.find((one) => one.subjectId === id && one.closedAtMs === null);
     const openedAtMs = open ? close(open) : clock.now();
+    seq += 1;
+    if (open && before?.kind === 'instance' && resource.kind === 'instance')
+      refund(open.openSeq, runChange(before.row, resource.row, clock.now()).refundFor !== undefined);
     if (is === null) return;
     const last = periods.findLast((one) => one.subjectId === id && one.meter === is.meter && one.state === 'charged');
     const kept = is.meter === 'volume' && last?.quantity === is.quantity ? last.priceMicros : undefined;
@@ -115,7 +135,7 @@ export function chargeLife(
       openedAtMs,
       chargedUntilMs: openedAtMs,
       closedAtMs: null,
-      openSeq: 0,
+      openSeq: seq,
       closeSeq: null,
       chargedMicros: 0,
       carry: is.state === 'charged' ? (last?.carry ?? 0) : 0,
@@ -176,8 +196,10 @@ export function chargeLife(
   }
 
   const statusAfter = {
+    container: 'Starting',
     running: 'Running',
     ended: 'Restarting',
+    evicted: 'Starting',
     start: 'Starting',
     stop: 'Stopping',
     restart: 'Restarting',
@@ -192,7 +214,12 @@ export function chargeLife(
     const next: Instance = {
       ...row,
       desired: what in desired ? desired[what as keyof typeof desired] : row.desired,
-      observed: { ...row.observed, status: status as Instance['observed']['status'] },
+      observed: {
+        ...row.observed,
+        status: status as Instance['observed']['status'],
+        phase: what === 'container' ? 'WaitReady' : 'Queued',
+        diagnosis: what === 'evicted' ? 'Evicted' : '',
+      },
     };
     change(id, { kind: 'instance', row: next });
   }

@@ -120,6 +120,7 @@ export const activity = {
     'instance.paidTimeEnded': 'paid time ended',
     'instance.paidTimeEnding': 'paid time ends soon',
     'instance.paidTimeRefunded': 'paid time refunded',
+    'instance.startRefunded': 'failed start refunded',
     'instance.portAccessSet': 'access to a port set',
     'instance.portShared': 'link to a port made',
     'instance.portUnshared': 'link to a port revoked',

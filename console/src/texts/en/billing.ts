@@ -43,7 +43,7 @@ export const billing = {
   next: 'When the money ends',
   noEnd: 'Nothing costs money now, so the money does not end.',
   farEnd: 'The money lasts for years. Before it ends you get notices, and nothing stops unannounced.',
-  topUp: 'A top-up ends each step at once. Waiting, pulling images and failed starts are free.',
+  topUp: 'A top-up ends each step at once. Waiting and pulling images are free.',
   nowStep: {
     none: '',
     forecast: 'Now: the money lasts only a few days.',

@@ -64,7 +64,7 @@ export const launch = {
   environmentHint: 'A line each, as NAME=value. For secrets use the environment of the instance page.',
   launch: 'Launch',
   waitForCapacity: 'Launch when a place is free',
-  free: 'Waiting, pulling the image and failed starts cost nothing.',
+  free: 'Waiting and pulling the image cost nothing. A start that the host ended is refunded.',
   copyAs: 'Copy as',
   noQuote: 'The price is shown once the choices can be launched.',
   lines: {

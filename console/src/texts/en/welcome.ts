@@ -75,7 +75,7 @@ export const welcome = {
     image: 'Image',
     type: 'Type',
     price: 'Price',
-    free: 'Waiting, pulling the image and failed starts cost nothing.',
+    free: 'Waiting and pulling the image cost nothing. A start that the host ended is refunded.',
     launch: 'Launch it',
     other: 'Choose something else',
     ssh: 'To log in by ssh as well, add the public key of your computer.',

@@ -119,6 +119,7 @@ export const activity: Texts['activity'] = {
     'instance.paidTimeEnded': '预付时长结束',
     'instance.paidTimeEnding': '预付时长即将结束',
     'instance.paidTimeRefunded': '预付时长已退款',
+    'instance.startRefunded': '失败的启动已退款',
     'instance.portAccessSet': '设置端口访问',
     'instance.portShared': '生成端口链接',
     'instance.portUnshared': '撤销端口链接',

@@ -45,7 +45,7 @@ export const billing: Texts['billing'] = {
   next: '余额用尽时',
   noEnd: '目前没有任何费用，余额不会用尽。',
   farEnd: '余额可用数年。用尽之前会收到通知，不会突然停止。',
-  topUp: '充值会立即结束每个阶段。等待、拉取镜像和启动失败均免费。',
+  topUp: '充值会立即结束每个阶段。等待和拉取镜像免费。',
   nowStep: {
     none: '',
     forecast: '现在：余额只够几天。',

@@ -59,7 +59,7 @@ export const launch: Texts['launch'] = {
   environmentHint: '每行一个，格式为 NAME=value。机密请在实例页面的环境中设置。',
   launch: '启动',
   waitForCapacity: '有空位时启动',
-  free: '等待、拉取镜像和启动失败均不收费。',
+  free: '等待和拉取镜像不收费；因主机原因失败的启动会退款。',
   copyAs: '复制为',
   noQuote: '选择可启动的配置后显示价格。',
   lines: {

@@ -58,7 +58,7 @@ export const welcome: Texts['welcome'] = {
     image: '镜像',
     type: '规格',
     price: '价格',
-    free: '等待、拉取镜像和启动失败均不收费。',
+    free: '等待和拉取镜像不收费；因主机原因失败的启动会退款。',
     launch: '启动',
     other: '选择其他配置',
     ssh: '如需通过 ssh 登录，请添加您电脑的公钥。',

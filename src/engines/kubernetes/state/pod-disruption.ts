@@ -16,7 +16,8 @@ export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): 
   const text = reasonOf(pod);
   const deletedAtMs = timeOf(pod.metadata?.deletionTimestamp);
   if (deletedAtMs > 0) return { text, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
-  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { text, endsAtMs: 0 };
+  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined)
+    return { text, endsAtMs: 0, ...(isOwnUse(pod) && { isOwnUse: true }) };
   const status = mainStatusOf(pod);
   const hasRun = status?.state?.running !== undefined || hasEnded(status);
   return hasRun ? null : { text: GONE, endsAtMs: 0 };
@@ -26,6 +27,11 @@ const GONE = 'the Pod of the instance was removed from its node';
 
 const targetOf = ({ status }: Pod) =>
   status?.conditions?.find(({ type, status: met }) => type === 'DisruptionTarget' && met === 'True');
+
+/** The kubelet ended the Pod because its node, or a limit of the Pod, was used up. */
+const isOwnUse = (pod: Pod): boolean =>
+  targetOf(pod)?.reason === 'TerminationByKubelet' &&
+  /low on resource|ephemeral.storage/i.test(pod.status?.message ?? targetOf(pod)?.message ?? '');
 
 function reasonOf(pod: Pod): string {
   const target = targetOf(pod);
