@@ -26,9 +26,13 @@ export const webhookRoutes = {
     summary: 'Send the event webhook.test now and return what the receiver answered',
   }),
   listWebhookDeliveries: readRoute('/webhook/deliveries', webhook.webhookIdRequest, webhook.webhookDeliveriesAnswer, {
-    summary: 'List the last hundred deliveries of a webhook, newest first',
+    summary: 'List the last hundred deliveries of a webhook and the events that are set aside, newest first',
   }),
   redeliverWebhook: jsonRoute('/webhook/redeliver', webhook.webhookRedeliverRequest, webhook.webhookRedeliverAnswer, {
     summary: 'Send an event again now, with the same message ID',
+  }),
+  resendWebhook: jsonRoute('/webhook/resend', webhook.webhookResendRequest, webhook.webhookResendAnswer, {
+    idempotent: true,
+    summary: 'Send events again that are set aside, one or all, with the same message IDs',
   }),
 } as const;

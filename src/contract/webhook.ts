@@ -30,16 +30,22 @@ export const webhookRedeliverRequest = request('RedeliverWebhookRequest', {
   id: id.describe('Webhook ID'),
   deliveryId: id.describe('ID of the delivery'),
 });
+export const webhookResendRequest = request('ResendWebhookRequest', {
+  id: id.describe('Webhook ID'),
+  deliveryId: id.describe('ID of the event that is set aside; left out: all of them').optional(),
+});
 
 const webhook = answer('Webhook', {
   id: text('Webhook ID'),
   url: text('URL that takes the requests'),
   kinds: z.array(z.string()).describe('Kinds of events; empty: all'),
   allAccounts: flag('Whether it gets the events of all accounts'),
-  enabled: flag('False: paused, or switched off after long failure'),
+  enabled: flag('False: paused, or switched off after long failure or many refusals'),
   createdAtUnixMs: unixMs('Creation time'),
-  failedAttempts: integer('Failed attempts since the last success'),
-  failingSinceUnixMs: integerOrNull('First of these failures, Unix milliseconds; null without any'),
+  failedAttempts: integer('Failed attempts since the last success, refusals included'),
+  failingSinceUnixMs: integerOrNull(
+    'First failure since the receiver took or refused an event, Unix milliseconds; null without any',
+  ),
   lastError: text('Why the last attempt failed; empty after a success'),
 });
 export const webhookAnswer = answer('WebhookAnswer', { webhook: webhook.describe('The webhook') });
@@ -65,9 +71,26 @@ const delivery = answer('WebhookDelivery', {
   lastAttemptAtUnixMs: unixMs('Last attempt'),
   ...result,
 });
+const setAside = answer('WebhookSetAside', {
+  deliveryId: text('Message ID, the same for each attempt'),
+  accountId: text('Account of the event'),
+  seq: integer('Number of the event in its account'),
+  kind: text('Kind of the event'),
+  subjectId: text('Resource of the event'),
+  refusals: integer('Refusals so far'),
+  setAsideAtUnixMs: unixMs('Time from which the event is set aside'),
+  resending: flag('Whether the event is to be sent again now'),
+  status: integer('HTTP status of the last refusal'),
+  answer: text('Beginning of the answer'),
+});
 export const webhookRedeliverAnswer = answer('RedeliverWebhookAnswer', {
   delivery: delivery.describe('The delivery after this attempt'),
 });
 export const webhookDeliveriesAnswer = answer('ListWebhookDeliveriesAnswer', {
   deliveries: z.array(delivery).describe('The last hundred deliveries, newest first'),
+  setAside: z.array(setAside).describe('The last hundred events that are set aside, newest first'),
+  setAsideCount: integer('Events that are set aside, at most 500: the oldest leave'),
+});
+export const webhookResendAnswer = answer('ResendWebhookAnswer', {
+  count: integer('Events that are sent again, in the order of their numbers'),
 });

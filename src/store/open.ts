@@ -33,6 +33,7 @@ import { listOrder } from './migrations/0030-list-order.ts';
 import { timeZones } from './migrations/0033-time-zones.ts';
 import { booksByHour } from './migrations/0040-books-by-hour.ts';
 import { chargedStarts } from './migrations/0043-charged-starts.ts';
+import { webhookBacklog } from './migrations/0044-webhook-backlog.ts';
 import type { Migration } from './db/migrate.ts';
 import type { SpaceReserve } from './db/space-reserve.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -72,6 +73,7 @@ export const migrations: readonly Migration[] = [
   timeZones,
   booksByHour,
   chargedStarts,
+  webhookBacklog,
 ];
 
 export async function openStore(options: {

@@ -19,6 +19,8 @@ export interface WebhookResult {
   /** Beginning of the answer, or what went wrong. */
   answer: string;
   tookMs: number;
+  /** Wait that the receiver asks for. */
+  retryAfterMs?: number | undefined;
 }
 
 export type SendWebhook = (
@@ -27,7 +29,7 @@ export type SendWebhook = (
 ) => Promise<WebhookResult>;
 
 export interface SendWebhookOptions {
-  time: Pick<Time, 'elapsed' | 'deadline' | 'after'>;
+  time: Pick<Time, 'now' | 'elapsed' | 'deadline' | 'after'>;
   /** Allows private addresses, and http. */
   anyAddress: boolean;
   resolve?: (name: string) => Promise<string[]>;
@@ -61,11 +63,11 @@ export function makeSendWebhook(options: SendWebhookOptions): SendWebhook {
     try {
       const target = new URL(url);
       const addresses = await raceAbort(addressesOf(target.hostname.replace(/^\[|\]$/g, '')), signal);
-      const { status, text } = await exchange(target, { addresses, headers, body, signal, options });
+      const { status, text, retryAfter } = await exchange(target, { addresses, headers, body, signal, options });
       const delivered = status >= 200 && status < 300;
       const isRedirect = status >= 300 && status < 400;
       const answer = isRedirect ? 'redirects are not followed: set the URL to the target' : text;
-      return { delivered, status, answer, tookMs: tookMs() };
+      return { delivered, status, answer, tookMs: tookMs(), retryAfterMs: msUntil(retryAfter, time.now()) };
     } catch (error) {
       const isLate = signal.aborted && !stopping.aborted;
       const answer = isLate ? `no answer within ${timeoutMs / 1000} s` : printable(errorText(error));
@@ -85,7 +87,7 @@ interface Exchange {
 function exchange(
   url: URL,
   { addresses, headers, body, signal, options }: Exchange,
-): Promise<{ status: number; text: string }> {
+): Promise<{ status: number; text: string; retryAfter: string | undefined }> {
   const found = addresses.map((address) => ({ address, family: isIPv4(address) ? 4 : 6 }));
   const lookup: LookupFunction = (_name, { all }, done) => {
     const [first] = found;
@@ -99,7 +101,7 @@ function exchange(
       { method: 'POST', headers, lookup, signal, agent: false, ...(options.ca ? { ca: options.ca } : {}) },
       (response) => {
         readSome(response, options).then((text) => {
-          resolve({ status: response.statusCode ?? 0, text });
+          resolve({ status: response.statusCode ?? 0, text, retryAfter: response.headers['retry-after'] });
           sent.destroy();
         }, reject);
       },
@@ -107,6 +109,13 @@ function exchange(
     sent.on('error', reject);
     sent.end(body);
   });
+}
+
+/** `Retry-After` (RFC 9110, 10.2.3): seconds, or a date. Undefined for anything else. */
+function msUntil(retryAfter = '', nowMs: number): number | undefined {
+  if (/^\d{1,9}$/.test(retryAfter)) return Number(retryAfter) * 1_000;
+  const atMs = retryAfter.endsWith(' GMT') ? Date.parse(retryAfter) : NaN;
+  return Number.isNaN(atMs) ? undefined : atMs - nowMs;
 }
 
 /** The status decides, so a body that breaks, hangs or never ends is cut. */

@@ -3,28 +3,23 @@ import { isIP } from 'node:net';
 import { isLocalServer } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, hasRole } from '../../domain/roles.ts';
-import { appendEvent, eventsSince } from '../../store/tables/events.ts';
+import { appendEvent } from '../../store/tables/events.ts';
 import {
   deleteWebhook,
-  deliveriesOf,
   insertWebhook,
   kindsOf,
   ownedWebhook,
   updateWebhook,
   webhooksOf,
-  type WebhookDeliveryRow,
   type WebhookRow,
 } from '../../store/tables/webhooks.ts';
 import type { Db } from '../../store/store.ts';
 import { writeOwnAccount } from '../access/callers.ts';
 import type { Caller, Mutation } from '../base/caller.ts';
-import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
-import type { UseCaseDeps } from '../base/deps.ts';
-import type { WriteDeps } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
-import { webhookSealContext, type WebhookDelivery } from './deliver.ts';
+import { webhookSealContext } from './attempt.ts';
+import { makeManualDeliveries, type ManualDeliveries, type ManualDeliveryDeps } from './manual-deliveries.ts';
 import { isPublicAddress } from './public-address.ts';
-import type { WebhookResult } from './send-webhook.ts';
 import { newWebhookSecret } from './sign-webhook.ts';
 
 export interface Webhook extends Pick<
@@ -36,7 +31,7 @@ export interface Webhook extends Pick<
   allAccounts: boolean;
 }
 
-export interface Webhooks {
+export interface Webhooks extends ManualDeliveries {
   create: Mutation<{ url: string; kinds: string[]; allAccounts: boolean }, { webhook: Webhook; secret: string }>;
   list(caller: Caller): Promise<Webhook[]>;
   update: Mutation<
@@ -44,16 +39,12 @@ export interface Webhooks {
     Webhook
   >;
   delete: Mutation<{ id: string }, void>;
-  test(caller: Caller, id: string): Promise<WebhookResult>;
-  deliveries(caller: Caller, id: string): Promise<WebhookDeliveryRow[]>;
-  redeliver(caller: Caller, body: { id: string; deliveryId: string }): Promise<WebhookDeliveryRow>;
 }
 
-export interface WebhookDeps extends WriteDeps, Pick<UseCaseDeps, 'randomUuid'> {
+export interface WebhookDeps extends ManualDeliveryDeps {
   seal: Seal;
   randomBytes: (size: number) => Uint8Array;
   anyWebhookAddress: boolean;
-  webhookDelivery: Pick<WebhookDelivery, 'send' | 'deliver'>;
 }
 
 const MAX_WEBHOOKS = 10;
@@ -71,19 +62,7 @@ const shown = (row: WebhookRow): Webhook => ({
 });
 
 export function makeWebhooks(deps: WebhookDeps): Webhooks {
-  const { store, seal, time, randomBytes, randomUuid, anyWebhookAddress, webhookDelivery } = deps;
-  const sending = makeConcurrencyLimit({
-    perAccount: 2,
-    total: 32,
-    share: 1,
-    retryAfterS: 5,
-    full: {
-      mine: (count) =>
-        `${count} tests or redeliveries of this account are under way, its limit; wait for their answers`,
-      all: (count) => `${count} tests or redeliveries are under way, the limit of this server; try again in a moment`,
-    },
-  });
-
+  const { store, seal, time, randomBytes, randomUuid, anyWebhookAddress } = deps;
   const find = async (db: Db, caller: Caller, id: string): Promise<WebhookRow> => {
     const webhook = await ownedWebhook(db, caller.accountId, id);
     if (webhook === undefined)
@@ -141,6 +120,7 @@ export function makeWebhooks(deps: WebhookDeps): Webhooks {
           kinds: kinds === undefined ? before.kinds : JSON.stringify(kinds),
           enabled: (enabled ?? before.enabled === 1) ? 1 : 0,
           attempts: 0,
+          failures: 0,
           nextAttemptAtMs: 0,
           failingSinceMs: null,
         });
@@ -155,36 +135,7 @@ export function makeWebhooks(deps: WebhookDeps): Webhooks {
         await deleteWebhook(tx, id);
       }),
 
-    async test(caller, id) {
-      const webhook = await find(store.read, caller, id);
-      const release = sending.acquire(caller.accountId);
-      try {
-        const dataText = JSON.stringify({ webhookId: id });
-        const message = { id: `msg_${randomUuid()}`, type: 'webhook.test', atMs: time.now(), dataText };
-        return await webhookDelivery.send(webhook, message);
-      } finally {
-        release();
-      }
-    },
-
-    deliveries: async (caller, id) => deliveriesOf(store.read, (await find(store.read, caller, id)).id),
-
-    async redeliver(caller, { id, deliveryId }) {
-      const webhook = await find(store.read, caller, id);
-      const earlier = (await deliveriesOf(store.read, id)).find((one) => one.id === deliveryId);
-      const at = earlier && (await eventsSince(store.read, earlier.accountId, earlier.seq - 1, 1));
-      const event = at?.find(({ seq }) => seq === earlier?.seq);
-      if (event === undefined) {
-        const text = `delivery ${JSON.stringify(deliveryId)} is not stored, or its event is no longer; POST /api/webhook/deliveries lists the last ones`;
-        throw new Refusal('not_found', text);
-      }
-      const release = sending.acquire(caller.accountId);
-      try {
-        return await webhookDelivery.deliver(webhook, event);
-      } finally {
-        release();
-      }
-    },
+    ...makeManualDeliveries(deps, find),
   };
 }
 

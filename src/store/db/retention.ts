@@ -54,6 +54,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   variable: 'living',
   volume: 'living',
   webhook: 'living',
+  webhookBacklog: 'expires',
   webhookCursor: 'living',
   webhookDelivery: 'expires',
 };

@@ -44,6 +44,13 @@ const due = prepared<{ nowMs: number; limit: number }>()((db, p) =>
     .where((eb) =>
       eb.or([
         eb('allAccounts', '=', 1),
+        eb.exists(
+          eb
+            .selectFrom('webhookBacklog')
+            .select('seq')
+            .whereRef('webhookId', '=', 'webhook.id')
+            .where('dueAtMs', '<=', p('nowMs')),
+        ),
         eb.not(
           eb.exists(
             eb
@@ -60,7 +67,7 @@ const due = prepared<{ nowMs: number; limit: number }>()((db, p) =>
     .limit(count(p('limit'))),
 );
 
-/** Enabled webhooks that have an event, or are of all accounts, and are due; last served last. */
+/** Enabled webhooks that are due and have an event, or are of all accounts; last served last. */
 export const dueWebhooks = (db: Db, nowMs: number, limit: number): Promise<(WebhookRow & { roles: string })[]> =>
   due(db, { nowMs, limit });
 

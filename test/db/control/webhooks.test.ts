@@ -301,7 +301,8 @@ onBothEngines('webhooks', (open) => {
     receiver.answer = () => FAILED;
     await run();
     await webhooks.update(ann, { id: webhook.id, enabled: false }, null);
-    const [failed] = await webhooks.deliveries(ann, webhook.id);
+    const { deliveries } = await webhooks.deliveries(ann, webhook.id);
+    const [failed] = deliveries;
     expect(failed).toMatchObject({ delivered: 0, attempts: 1, status: 503, answer: 'no', kind: 'instance.launched' });
     receiver.answer = () => OK;
     const again = await webhooks.redeliver(ann, { id: webhook.id, deliveryId: failed?.id ?? '' });

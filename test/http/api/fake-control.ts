@@ -35,6 +35,7 @@ export function fakeControl(
       test: unasked,
       deliveries: unasked,
       redeliver: unasked,
+      resend: unasked,
       ...given.webhooks,
     },
     usage: { rows: unasked, ...given.usage },

@@ -2,7 +2,7 @@ import type { Webhooks } from '../../../control/index.ts';
 import { nothing, type ClosedHandlers } from './handler.ts';
 
 type Shown = Awaited<ReturnType<Webhooks['list']>>[number];
-type Delivery = Awaited<ReturnType<Webhooks['deliveries']>>[number];
+type Deliveries = Awaited<ReturnType<Webhooks['deliveries']>>;
 
 const webhookOf = ({ createdAtMs, attempts, failingSinceMs, ...webhook }: Shown) => ({
   ...webhook,
@@ -11,7 +11,7 @@ const webhookOf = ({ createdAtMs, attempts, failingSinceMs, ...webhook }: Shown)
   failingSinceUnixMs: failingSinceMs,
 });
 
-const deliveryOf = (delivery: Delivery) => ({
+const deliveryOf = (delivery: Deliveries['deliveries'][number]) => ({
   deliveryId: delivery.id,
   accountId: delivery.accountId,
   seq: delivery.seq,
@@ -22,6 +22,19 @@ const deliveryOf = (delivery: Delivery) => ({
   status: delivery.status,
   answer: delivery.answer,
   tookMs: delivery.tookMs,
+});
+
+const setAsideOf = (row: Deliveries['setAside'][number]) => ({
+  deliveryId: row.id,
+  accountId: row.accountId,
+  seq: row.seq,
+  kind: row.kind,
+  subjectId: row.subjectId,
+  refusals: row.refusals,
+  setAsideAtUnixMs: row.setAsideAtMs,
+  resending: row.dueAtMs !== null,
+  status: row.status,
+  answer: row.answer,
 });
 
 export const webhookHandlers = (webhooks: Webhooks) =>
@@ -36,8 +49,12 @@ export const webhookHandlers = (webhooks: Webhooks) =>
     }),
     deleteWebhook: (caller, { body, idempotency }) => webhooks.delete(caller, body, idempotency).then(nothing),
     testWebhook: (caller, { body: { id } }) => webhooks.test(caller, id),
-    listWebhookDeliveries: async (caller, { body: { id } }) => ({
-      deliveries: (await webhooks.deliveries(caller, id)).map(deliveryOf),
-    }),
+    async listWebhookDeliveries(caller, { body: { id } }) {
+      const { deliveries, setAside, setAsideCount } = await webhooks.deliveries(caller, id);
+      return { deliveries: deliveries.map(deliveryOf), setAside: setAside.map(setAsideOf), setAsideCount };
+    },
     redeliverWebhook: async (caller, { body }) => ({ delivery: deliveryOf(await webhooks.redeliver(caller, body)) }),
+    resendWebhook: async (caller, { body, idempotency }) => ({
+      count: await webhooks.resend(caller, body, idempotency),
+    }),
   }) satisfies Partial<ClosedHandlers>;
