@@ -48,6 +48,33 @@ test('a page reloads when another account logs in elsewhere in the browser', asy
   }
 });
 
+test('events of a webhook that are set aside are shown, and sent again one or all', async () => {
+  const { username, client } = await server.newAccount();
+  const { webhook } = await client.createWebhook({ url: 'https://hooks.example.net/' });
+  const { context, page } = await visit(server, username);
+  const event = { accountId: 'a', kind: 'volume.created', subjectId: 'volume-1', resending: false, refusals: 5 };
+  const refused = { ...event, setAsideAtUnixMs: Date.now(), status: 422, answer: 'no such field' };
+  const setAside = [2, 3].map((seq) => ({ ...refused, seq, deliveryId: `msg_${seq}` }));
+  const asked: unknown[] = [];
+  try {
+    await page.route('**/api/webhook/deliveries', (route) =>
+      route.fulfill({ json: { deliveries: [], setAside, setAsideCount: 2 } }),
+    );
+    await page.route('**/api/webhook/resend', async (route) => {
+      asked.push(route.request().postDataJSON());
+      await route.fulfill({ json: { count: 1 } });
+    });
+    await page.goto(`${server.server.apiUrl}/access?tab=webhooks&webhook=${webhook.id}`);
+    await page.getByText('2 events are set aside').waitFor();
+    await page.getByRole('button', { name: 'Send volume.created again' }).last().click();
+    await page.getByText('1 event is sent again').waitFor();
+    await page.getByRole('button', { name: 'Send all again' }).click();
+    await expect.poll(() => asked).toEqual([{ id: webhook.id, deliveryId: 'msg_3' }, { id: webhook.id }]);
+  } finally {
+    await context.close();
+  }
+});
+
 longTest('the focus is back on what opened a dialog when it closes', async () => {
   const { username } = await server.newAccount();
   const { context, page } = await visit(server, username);

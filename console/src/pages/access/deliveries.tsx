@@ -1,4 +1,4 @@
-/** The last deliveries of a webhook; each can be sent again. */
+/** The last deliveries of a webhook, and its events that are set aside; each can be sent again. */
 import { Button, CloseButton, Group, Paper, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
@@ -10,6 +10,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useOneAct } from '../../parts/use-one-act.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { deliveriesQuery } from './queries.ts';
+import { SetAside } from './set-aside.tsx';
 import type { Webhook } from './webhooks-tab.tsx';
 
 type Delivery = AnswerOf<'listWebhookDeliveries'>['deliveries'][number];
@@ -69,15 +70,16 @@ export function Deliveries({ webhook: { id, url }, onClose }: { webhook: Webhook
         <CloseButton aria-label={common.close} onClick={onClose} />
       </Group>
       {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
-      {found.data?.length === 0 && (
+      {found.data !== undefined && found.data.setAsideCount > 0 && <SetAside id={id} answer={found.data} />}
+      {found.data?.deliveries.length === 0 && (
         <Text size="sm" c="dimmed">
           {webhooks.noDeliveries}
         </Text>
       )}
-      {found.data !== undefined && found.data.length > 0 && (
+      {found.data !== undefined && found.data.deliveries.length > 0 && (
         <ShortTable
           label={webhooks.deliveries}
-          rows={found.data}
+          rows={found.data.deliveries}
           columns={columns}
           keyOf={({ deliveryId, accountId }) => `${accountId}.${deliveryId}`}
         />

@@ -30,6 +30,6 @@ export const webhooksQuery = queryOptions({
 export const deliveriesQuery = (id: string) =>
   queryOptions({
     queryKey: ['webhooks', 'deliveries', id],
-    queryFn: async () => (await api.listWebhookDeliveries({ id })).deliveries,
+    queryFn: () => api.listWebhookDeliveries({ id }),
     refetchOnMount: 'always',
   });

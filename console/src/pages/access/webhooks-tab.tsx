@@ -112,7 +112,12 @@ function WebhookState({ webhook: { enabled, failingSinceUnixMs, lastError } }: {
     ) : (
       <StateWord kind="bad" word={states.off} why={lastError} />
     );
-  if (failingSinceUnixMs === null) return <StateWord kind="good" word={states.good} />;
+  if (failingSinceUnixMs === null)
+    return lastError === '' ? (
+      <StateWord kind="good" word={states.good} />
+    ) : (
+      <StateWord kind="warns" word={states.refuses} why={lastError} />
+    );
   return (
     <StateWord
       kind="warns"

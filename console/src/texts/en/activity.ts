@@ -165,6 +165,8 @@ export const activity = {
     'webhook.created': 'created',
     'webhook.deleted': 'deleted',
     'webhook.disabled': 'switched off',
+    'webhook.eventSetAside': 'set an event aside',
+    'webhook.failing': 'fails',
     'webhook.updated': 'changed',
   } as Record<string, string>,
   from: (address: string) => `from ${address}`,

@@ -164,6 +164,8 @@ export const activity: Texts['activity'] = {
     'webhook.created': '已创建',
     'webhook.deleted': '已删除',
     'webhook.disabled': '已停用',
+    'webhook.eventSetAside': '已搁置事件',
+    'webhook.failing': '投递失败',
     'webhook.updated': '已更改',
   },
   from: (address) => `来自 ${address}`,
