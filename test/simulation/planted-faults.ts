@@ -68,7 +68,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-failed-reconcile-is-not-retried',
     file: 'control/base/reconcile-loop.ts',
-    find: 'held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS',
+    find: 'now() + backOff.next()',
     replace: 'null',
     suffers: 'an instance stays Starting forever after the disk was full for a second',
   },

@@ -8,6 +8,7 @@
  * While the hold of the database is lost, another server may reconcile the same rows: the loop
  * aborts all.
  */
+import { makeBackOff, type BackOff } from '../../async/retry.ts';
 import type { Hold } from '../../store/db/database-lock.ts';
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
 import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
@@ -20,6 +21,8 @@ const LONGEST_SLEEP_MS = 30_000;
 const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
+/** A row whose reconciles fail again and again is retried after 5, 10, 20 … s. */
+const LONGEST_RETRY_MS = 60_000;
 /** Largest share of time for the check: each finished reconcile requests one. */
 const CHECK_SHARE = 0.1;
 /** Smaller corrections of the date delay nothing that matters. */
@@ -60,6 +63,8 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
   const { table, store, time, log, hold, leaseOwner } = deps;
   const { now } = time;
   const inHand = new Map<string, InHand>();
+  /** By ID of rows whose last reconcile failed. */
+  const backOffs = new Map<string, BackOff>();
   const stopping = new AbortController();
   let stopped = false;
   let woken = false;
@@ -74,7 +79,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     const before = inHand.get(row.id);
     before?.abort.abort();
     const done = Promise.resolve(before?.done)
-      .then(() => reconcileAndRelease(deps, { row, leaseToken, signal: abort.signal }, stopping.signal))
+      .then(() => reconcileAndRelease(deps, { row, leaseToken, signal: abort.signal }, backOffs, stopping.signal))
       .finally(() => {
         if (inHand.get(row.id) === mine) inHand.delete(row.id);
         wake();
@@ -173,16 +178,24 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
 async function reconcileAndRelease<Table extends LeaseTable>(
   deps: ReconcileLoopDeps<Table>,
   held: LeasedRow<LeaseRow<Table>>,
+  backOffs: Map<string, BackOff>,
   stopping: AbortSignal,
 ): Promise<void> {
   const { table, store, time, log } = deps;
   const { now } = time;
+  const { id } = held.row;
   let reconciled: ReconcileResult;
   try {
     reconciled = await deps.reconcile(held);
+    backOffs.delete(id);
   } catch (error) {
-    if (!held.signal.aborted) log.error({ table, id: held.row.id, err: error }, 'a reconcile failed; Berth retries it');
-    reconciled = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
+    if (held.signal.aborted) reconciled = { dueAtMs: now() };
+    else {
+      const backOff = backOffs.get(id) ?? makeBackOff({ firstMs: RETRY_AFTER_FAULT_MS, maxMs: LONGEST_RETRY_MS });
+      backOffs.set(id, backOff);
+      log.error({ table, id, err: error }, 'a reconcile failed; Berth retries it');
+      reconciled = { dueAtMs: now() + backOff.next() };
+    }
   }
   if (reconciled === 'gone') return;
   // PostgreSQL accepts only whole numbers for a bigint.
@@ -190,10 +203,10 @@ async function reconcileAndRelease<Table extends LeaseTable>(
   // Stays in the map until released: the heartbeat extends the leases in it.
   for (;;) {
     try {
-      await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
+      await store.write((tx) => releaseLease(tx, table, id, held.leaseToken, { dueAtMs }));
       return;
     } catch (error) {
-      log.error({ table, id: held.row.id, err: error }, 'could not release a lease; Berth retries');
+      log.error({ table, id, err: error }, 'could not release a lease; Berth retries');
     }
     if (stopping.aborted) return;
     await time.sleep(RETRY_AFTER_FAULT_MS, stopping).catch(() => {});

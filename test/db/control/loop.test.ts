@@ -122,6 +122,34 @@ onBothEngines('the loop', (open) => {
     await eventually(() => begun === 4);
   });
 
+  test('retries a failing reconcile later after each failure in a row, at most after a minute', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    const nowMs = 1_000_000;
+    const dueAtMs = async (): Promise<number> =>
+      Number((await store.read.selectFrom('instance').select('dueAtMs').executeTakeFirstOrThrow()).dueAtMs);
+    let fails = true;
+    let runs = 0;
+    const loop = loopOver(
+      store,
+      async () => {
+        runs += 1;
+        if (fails) throw new Error('of a row that Berth cannot reconcile');
+        return { dueAtMs: nowMs + 1 };
+      },
+      { now: () => nowMs },
+    );
+    const pauses: number[] = [];
+    for (let run = 1; run <= 7; run += 1) {
+      fails = run !== 6;
+      await eventually(async () => runs === run && (await leaseOf(store, 'a')) === 0);
+      pauses.push((await dueAtMs()) - nowMs);
+      await store.write((tx) => makeDue(tx, ['a'], nowMs));
+      loop.wake();
+    }
+    expect(pauses).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 1, 5_000]);
+  });
+
   test('never reconciles one row twice at a time in one process, even past its lease', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
