@@ -107,7 +107,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),
       refuseIfFull() {
-        if (reserve.isFull()) throw storageFull();
+        if (reserve.isFull()) throw storageFull({ goesOn: 'reads, logins, stops and deletions go on' });
       },
     },
     access,

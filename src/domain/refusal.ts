@@ -66,9 +66,11 @@ export const passwordLinkEnded = (): Refusal =>
     'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it',
   );
 
-export const storageFull = (detail?: unknown): Refusal => {
-  const message =
-    "the disk of Berth's database is full, so this was not stored; reads, logins, stops and deletions go on. Free or add space, or ask the operator";
+export const storageFull = ({
+  goesOn = 'reads go on',
+  detail,
+}: { goesOn?: string; detail?: unknown } = {}): Refusal => {
+  const message = `the disk of Berth's database is full, so this was not stored; ${goesOn}. Free or add space, or ask the operator`;
   return new Refusal('storage_full', message, { detail, retryAfterS: 60 });
 };
 

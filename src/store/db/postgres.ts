@@ -92,7 +92,7 @@ export async function openPostgres(options: {
       try {
         return await readCommitted(db).execute(work);
       } catch (error) {
-        if (isStorageFull(error)) throw storageFull(error);
+        if (isStorageFull(error)) throw storageFull({ detail: error });
         if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
         await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
       }
