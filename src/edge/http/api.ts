@@ -14,6 +14,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
+import { makeBodyBudget } from './body-budget.ts';
 import { readBody } from './body-reader.ts';
 import { mountBookFile } from './book-downloads.ts';
 import { isOfConsole, mountConsole, readConsole } from './console-files.ts';
@@ -255,10 +256,11 @@ function makeServer(
   });
   app.decorateRequest('caller', null);
   app.removeAllContentTypeParsers();
+  const budget = makeBodyBudget();
   // Raw bytes: parsing follows authorization.
   app.addContentTypeParser('*', (request, payload, done) => {
     const { bodyLimit, config } = request.routeOptions;
-    readBody(request, payload, { wireBytes: bodyLimit, jsonBytes: config.jsonBytes }, done);
+    readBody(request, payload, { wireBytes: bodyLimit, jsonBytes: config.jsonBytes, budget }, done);
   });
   app.addHook('preValidation', async ({ body, caller, ip }, reply) => {
     const cost = Buffer.isBuffer(body) ? costOfBody(body.length) : 0;

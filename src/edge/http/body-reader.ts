@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { MAX_BODY_DEPTH, MAX_BODY_MEMBERS } from '../../contract/common.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import type { BodyBudget, OpenBody } from './body-budget.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -23,15 +24,17 @@ export const wireBytesOf = (jsonBytes: number, most: number): number => Math.min
 export interface BodyLimits {
   wireBytes: number;
   jsonBytes?: number | undefined;
+  /** Limit of the bodies that are read together. */
+  budget: BodyBudget;
 }
 
 const FIRST_BYTES = 4 * 1024;
 
 /** `done` is called once. After a refusal by its JSON the rest of the body is read and dropped. */
 export function readBody(
-  { headers: { 'content-length': length } }: Pick<FastifyRequest, 'headers'>,
+  { headers: { 'content-length': length }, caller }: Pick<FastifyRequest, 'headers' | 'caller'>,
   payload: IncomingMessage,
-  { wireBytes, jsonBytes }: BodyLimits,
+  { wireBytes, jsonBytes, budget }: BodyLimits,
   done: (error: Error | null, bytes?: Buffer) => void,
 ): void {
   const announced = length === undefined ? wireBytes : Number(length);
@@ -44,11 +47,15 @@ export function readBody(
   let bytes = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_BYTES));
   let used = 0;
   let refused: Refusal | null = null;
+  let hasEnded = false;
 
   const end = (error: Error | null): void => {
+    hasEnded = true;
+    budget.release(open);
     payload.off('data', onData).off('end', onEnd).off('error', onError).off('close', onError);
     done(error, bytes.subarray(0, used));
   };
+  const open: OpenBody = { accountId: caller?.accountId ?? null, drop: () => end(tooManyBytes()) };
   const onData = (piece: Buffer): void => {
     used += piece.length;
     if (used > wireBytes) return end(bodyTooLarge(jsonBytes ?? wireBytes));
@@ -56,17 +63,29 @@ export function readBody(
     if (used > bytes.length) {
       const larger = Buffer.allocUnsafeSlow(Math.min(announced, Math.max(used, 2 * bytes.length)));
       bytes.copy(larger);
+      budget.add(open, larger.length - bytes.length);
+      if (hasEnded) return;
       bytes = larger;
     }
     piece.copy(bytes, used - piece.length);
     refused = scan?.(piece) ?? null;
-    if (refused !== null) bytes = Buffer.alloc(0);
+    if (refused === null) return;
+    bytes = Buffer.alloc(0);
+    budget.release(open);
   };
   const onEnd = (): void => end(refused);
   const onError = (): void => end(new Refusal('body_not_json', 'the request ended before its body was complete'));
   payload.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
-  payload.resume();
+  budget.add(open, bytes.length);
+  if (!hasEnded) payload.resume();
 }
+
+const tooManyBytes = (): Refusal =>
+  new Refusal(
+    'unavailable',
+    'later requests took the memory for request bodies before this one was complete: send it again at once, and fewer at a time',
+    { retryAfterS: 1 },
+  );
 
 const [QUOTE, BACKSLASH, COMMA, LETTER_U] = [0x22, 0x5c, 0x2c, 0x75];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];

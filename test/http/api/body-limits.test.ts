@@ -1,4 +1,5 @@
 /** Sizes, members and depth of request bodies. */
+import { connect } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Access } from '../../../src/control/index.ts';
 import { jsonRouteNames, jsonRouteOf } from '../../../src/contract/routes.ts';
@@ -98,4 +99,40 @@ test('takes the longest valid body of a schema, with each character escaped and 
   expect((await api.post('/user/login', body)).status).toBe(200);
   expect(login.mock.calls[0]).toEqual([{ username, password }, expect.anything(), undefined]);
   expect((await api.post('/user/login', JSON.stringify({ username, password }))).status).toBe(200);
+});
+
+/** Opens requests whose bodies lack their last byte, and counts those that were answered. */
+async function openBodies(port: number, { count, bytes, head }: { count: number; bytes: number; head: string }) {
+  const answers: string[] = [];
+  const sockets = Array.from({ length: count }, () => connect(port, '127.0.0.1'));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  for (const socket of sockets) {
+    socket.on('error', () => {});
+    socket.on('data', (piece: Buffer) => answers.push(piece.toString('latin1').slice(0, 12)));
+    socket.write(`${head}\r\nHost: x\r\nContent-Length: ${bytes}\r\n\r\n`);
+    await new Promise<void>((resolve) => socket.write(Buffer.alloc(bytes - 1, ' '), () => resolve()));
+  }
+  return answers;
+}
+
+test('limits the bodies without a login that are read together, and takes the one that comes at once', async () => {
+  const api = await start();
+  const head = 'POST /api/payment/stripe HTTP/1.1';
+  const answers = await openBodies(api.port, { count: 140, bytes: 262_144, head });
+  await expect.poll(() => answers, { timeout: 30_000 }).toEqual(Array.from({ length: 12 }, () => 'HTTP/1.1 503'));
+  const mine = await api.post('/user/info', '{}', { token });
+  expect(mine.status).toBe(200);
+  const login = await api.post('/user/login', '{"username":"a","password":"b"}');
+  expect(login.headers['x-error-code']).not.toBe('unavailable');
+});
+
+test('limits the bodies of an account that are read together', async () => {
+  const api = await start();
+  const head = `POST /api/instance/list HTTP/1.1\r\nAuthorization: Bearer ${token}`;
+  const answers = await openBodies(api.port, { count: 20, bytes: 1_048_576, head });
+  await expect.poll(() => answers, { timeout: 30_000 }).toEqual(Array.from({ length: 4 }, () => 'HTTP/1.1 503'));
+  const small = '{"pager":{"currentPage":1,"pageSize":10}}';
+  expect(await api.post('/instance/list', small, { token })).toMatchObject({ status: 200 });
 });
