@@ -80,6 +80,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Null before authorization, and on open routes unless they log in. */
     caller: Caller | null;
+    /** Takes the cost of a body that was read. Throws `too_many_requests`. */
+    payForBody: ((bytes: number) => void) | null;
   }
   interface FastifyContextConfig {
     style?: ErrorStyle;
@@ -257,16 +259,28 @@ function makeServer(
   app.decorateRequest('caller', null);
   app.removeAllContentTypeParsers();
   const budget = makeBodyBudget();
-  // Raw bytes: parsing follows authorization.
+  app.decorateRequest('payForBody', null);
+  app.addHook('preParsing', async (request, reply) => {
+    request.payForBody = (bytes) => {
+      const { caller, ip } = request;
+      const cost = costOfBody(bytes);
+      if (cost === 0) return;
+      if (caller === null) rates.takeOfAddress(ip, reply, cost);
+      else rates.takeOfAccount(caller.accountId, cost, reply);
+    };
+  });
+  // Raw bytes: parsing follows authorization. A refused body is paid like any other.
   app.addContentTypeParser('*', (request, payload, done) => {
     const { bodyLimit, config } = request.routeOptions;
-    readBody(request, payload, { wireBytes: bodyLimit, jsonBytes: config.jsonBytes, budget }, done);
-  });
-  app.addHook('preValidation', async ({ body, caller, ip }, reply) => {
-    const cost = Buffer.isBuffer(body) ? costOfBody(body.length) : 0;
-    if (cost === 0) return;
-    if (caller === null) rates.takeOfAddress(ip, reply, cost);
-    else rates.takeOfAccount(caller.accountId, cost, reply);
+    const limits = { wireBytes: bodyLimit, jsonBytes: config.jsonBytes, budget };
+    readBody(request, payload, limits, (error, bytes, readBytes) => {
+      try {
+        request.payForBody?.(readBytes);
+        done(error, bytes);
+      } catch (refusal) {
+        done(refusal instanceof Error ? refusal : error);
+      }
+    });
   });
   app.setErrorHandler((error, request, reply) =>
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),

@@ -29,19 +29,20 @@ export interface BodyLimits {
 }
 
 const FIRST_BYTES = 4 * 1024;
+const NOTHING = Buffer.alloc(0);
 
-/** `done` is called once. After a refusal by its JSON the rest of the body is read and dropped. */
+/**
+ * `done` is called once, also with the number of bytes that were read. After a refusal by its JSON
+ * the rest of the body is read and dropped.
+ */
 export function readBody(
   { headers: { 'content-length': length }, caller }: Pick<FastifyRequest, 'headers' | 'caller'>,
   payload: IncomingMessage,
   { wireBytes, jsonBytes, budget }: BodyLimits,
-  done: (error: Error | null, bytes?: Buffer) => void,
+  done: (error: Error | null, bytes: Buffer, readBytes: number) => void,
 ): void {
   const announced = length === undefined ? wireBytes : Number(length);
-  if (announced > wireBytes) {
-    done(bodyTooLarge(jsonBytes ?? wireBytes));
-    return;
-  }
+  if (announced > wireBytes) return done(bodyTooLarge(jsonBytes ?? wireBytes), NOTHING, 0);
   const scan = jsonBytes === undefined ? null : makeJsonScan(jsonBytes);
   // Pieces are copied: each would retain the buffer of a read of the socket.
   let bytes = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_BYTES));
@@ -53,7 +54,7 @@ export function readBody(
     hasEnded = true;
     budget.release(open);
     payload.off('data', onData).off('end', onEnd).off('error', onError).off('close', onError);
-    done(error, bytes.subarray(0, used));
+    done(error, bytes.subarray(0, used), used);
   };
   const open: OpenBody = { accountId: caller?.accountId ?? null, drop: () => end(tooManyBytes()) };
   const onData = (piece: Buffer): void => {
@@ -70,7 +71,7 @@ export function readBody(
     piece.copy(bytes, used - piece.length);
     refused = scan?.(piece) ?? null;
     if (refused === null) return;
-    bytes = Buffer.alloc(0);
+    bytes = NOTHING;
     budget.release(open);
   };
   const onEnd = (): void => end(refused);

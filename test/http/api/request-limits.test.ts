@@ -122,3 +122,17 @@ test('takes a KiB of a body as a request more, of the account or of the address'
   const before = await left(0, '/user/login');
   expect(await left(3_900, '/user/login')).toBeLessThanOrEqual(before - 3);
 });
+
+test('takes the bytes of a body that is refused, too', async () => {
+  const api = await start(100);
+  const left = async (body: string, status: number) => {
+    const answer = await api.post('/instance/list', body, { token });
+    expect(answer.status).toBe(status);
+    return Number(/r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
+  };
+  const text = 'x'.repeat(300_000);
+  expect(await left(`{"x":"${text}","y":[${'1,'.repeat(4_100)}1]}`, 413)).toBeLessThan(710);
+  expect(await left(`{"x":"${text}","y":${'['.repeat(70)}${']'.repeat(70)}}`, 400)).toBeLessThan(420);
+  expect(await left(`{"x":"${text}"`, 400)).toBeLessThan(130);
+  await left(`{"x":"${text}","y":[${'1,'.repeat(4_100)}1]}`, 429);
+});
