@@ -27,6 +27,7 @@ type RegionCheck =
 export type CheckImage = (ownerId: string | undefined, ref: string) => Promise<ImageCheck>;
 
 const CHECKS_AT_ONCE = 8;
+const CHECKS_PER_OWNER = 2;
 
 export const uncheckedText = (why: string): string => `not checked yet: ${why}`;
 
@@ -39,7 +40,7 @@ export function makeCheckImage({
   limits: Pick<Limits, 'imageCheckMs'>;
   credentialsFor: CredentialsFor;
 }): CheckImage {
-  const semaphore = makeSemaphore(CHECKS_AT_ONCE);
+  const semaphore = makeSemaphore(CHECKS_AT_ONCE, { perOwner: CHECKS_PER_OWNER });
 
   const uncheckedBy = (error: unknown, ref: string, signal: AbortSignal): RegionCheck & { kind: 'unchecked' } => ({
     kind: 'unchecked',
@@ -77,10 +78,15 @@ export function makeCheckImage({
 
   return async (ownerId, ref) => {
     const signal = time.deadline(limits.imageCheckMs);
+    let isAsked = false;
+    const askOnce = (): Promise<ImageCheck> => {
+      isAsked = true;
+      return ask(ownerId, ref, signal);
+    };
     try {
-      return await semaphore.run(() => ask(ownerId, ref, signal), { signal });
+      return await semaphore.run(askOnce, { owner: ownerId ?? '', signal });
     } catch (error) {
-      return uncheckedBy(error, ref, signal);
+      return isAsked ? uncheckedBy(error, ref, signal) : { kind: 'unchecked', why: BUSY };
     }
   };
 }
@@ -91,6 +97,7 @@ interface Request {
   credentials: Awaited<ReturnType<CredentialsFor>>;
 }
 
+const BUSY = 'too many checks of your images are under way';
 const NO_ENGINE = 'no engine of a region can ask a registry before it downloads the image';
 
 /** One region that fits is enough, and so is one refusal by the registry of all regions. */

@@ -26,14 +26,16 @@ async function check(kinds: readonly Kind[], ref: string) {
     const health = { probe: null, answers: kind !== 'silent', text: '' };
     return makeDrivers({ regionId: regionId(`r-${at}`), engine, health, pool: { storage: undefined as never } });
   });
-  const checkImage = makeCheckImage({
+  return checkerOf(drivers, (ms) => AbortSignal.timeout(ms))(undefined, ref);
+}
+
+const checkerOf = (drivers: readonly unknown[], deadline: (ms: number) => AbortSignal) =>
+  makeCheckImage({
     regions: { all: () => drivers } as never,
-    time: { deadline: (ms: number) => AbortSignal.timeout(ms) } as never,
+    time: { deadline } as never,
     limits: { imageCheckMs: 10_000 },
     credentialsFor: async () => undefined,
   });
-  return checkImage(undefined, ref);
-}
 
 const unchecked = (why: RegExp, isFinal = false) => ({
   kind: 'unchecked',
@@ -61,4 +63,26 @@ test.for<{ kinds: Kind[]; is: object; ref?: string }>([
     if ('why' in found) found.why = found.why.split('; ').toSorted().reverse().join('; ');
     expect(found).toEqual(is);
   }
+});
+
+test('one account cannot keep the checks of another waiting, and its own say why they were not made', async () => {
+  const engine = makeSimulatedEngine({ installation: 'i-1' });
+  const asked: string[] = [];
+  engine.checkImage = (ref, signal) => {
+    asked.push(ref);
+    return ref === 'good'
+      ? Promise.resolve(true)
+      : new Promise((_, reject) => signal.addEventListener('abort', reject));
+  };
+  const health = { probe: null, answers: true, text: '' };
+  const drivers = [makeDrivers({ regionId: regionId('r'), engine, health, pool: { storage: undefined as never } })];
+  const over = new AbortController();
+  const checkImage = checkerOf(drivers, () => over.signal);
+  const silent = Array.from({ length: 24 }, (_, at) => checkImage('mallory', `silent-${at}`));
+  expect(await checkImage('ann', 'good')).toEqual({ kind: 'fits' });
+  expect(asked).toEqual(['silent-0', 'silent-1', 'good']);
+  over.abort();
+  const [first, second, ...rest] = await Promise.all(silent);
+  for (const one of [first, second]) expect(one).toEqual(unchecked(/^the registry did not answer within 10 s$/));
+  for (const one of rest) expect(one).toEqual(unchecked(/^too many checks of your images are under way$/));
 });
