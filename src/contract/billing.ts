@@ -86,7 +86,9 @@ const entry = answer(
     grantId: text('Voucher or credit that moved').optional(),
     periodId: text('ID of the usage period of metered use').optional(),
     reversesId: text('ID of the entry that a reversal or refund takes back').optional(),
-    transitions: transitions.describe('Events behind metered use').optional(),
+    transitions: transitions
+      .describe('Events behind metered use; `closed` where the period ends with the entry')
+      .optional(),
   },
   'Movement of money of an account',
 );

@@ -34,6 +34,7 @@ import { timeZones } from './migrations/0033-time-zones.ts';
 import { booksByHour } from './migrations/0040-books-by-hour.ts';
 import { chargedStarts } from './migrations/0043-charged-starts.ts';
 import { webhookBacklog } from './migrations/0044-webhook-backlog.ts';
+import { regionNames } from './migrations/0047-region-names.ts';
 import type { Migration } from './db/migrate.ts';
 import type { SpaceReserve } from './db/space-reserve.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -74,6 +75,7 @@ export const migrations: readonly Migration[] = [
   booksByHour,
   chargedStarts,
   webhookBacklog,
+  regionNames,
 ];
 
 export async function openStore(options: {

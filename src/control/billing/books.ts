@@ -75,7 +75,10 @@ export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
     const entries = rows.map((row) => {
       const period = row.periodId === null ? undefined : periods.get(row.periodId);
       if (period === undefined) return row;
-      return { ...row, priceMicros: period.priceMicros, transitions: transitions(period) };
+      const { opened, closed } = transitions(period);
+      // A later end of the period is no fact of the entry's hour.
+      const isEnd = closed !== undefined && period.closedAtMs === row.untilMs;
+      return { ...row, priceMicros: period.priceMicros, transitions: { opened, ...(isEnd && { closed }) } };
     });
     return { entries, totalEntries: total };
   };

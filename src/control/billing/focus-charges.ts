@@ -2,7 +2,8 @@
 import { monthSpan, type TimeSpan } from '../../domain/usage-buckets.ts';
 import { periodsById } from '../../store/tables/book-pages.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
-import { accountsInBooks, chargesAfter, regionNames, spotTypes } from '../../store/tables/report-rows.ts';
+import { regionNames } from '../../store/tables/catalog-rows.ts';
+import { accountsInBooks, chargesAfter, spotTypes } from '../../store/tables/report-rows.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
 import type { Caller } from '../base/caller.ts';
@@ -37,7 +38,7 @@ const ENTRIES_AT_ONCE = 500;
 const ACCOUNTS_AT_ONCE = 100;
 
 interface Catalog {
-  regions: ReadonlyMap<string, string>;
+  regionName: (regionId: string, atMs: number) => string;
   spot: ReadonlySet<string>;
 }
 
@@ -48,12 +49,15 @@ export function makeChargeExports({
   store: Pick<Store, 'read'>;
   time: Pick<Time, 'after'>;
 }): ChargeExports {
-  const catalogOf = async (): Promise<Catalog> => ({ regions: await regionNames(db), spot: await spotTypes(db) });
+  const catalogOf = async (): Promise<Catalog> => ({
+    regionName: await regionNames(db),
+    spot: await spotTypes(db),
+  });
 
   async function* chargesOf(
     { id: accountId, username }: { id: string; username: string },
     span: TimeSpan,
-    { regions, spot }: Catalog,
+    { regionName: nameOf, spot }: Catalog,
   ): AsyncGenerator<ExportedCharge[]> {
     for (let after = 0; ;) {
       const entries = await chargesAfter(db, accountId, span, { after, limit: ENTRIES_AT_ONCE });
@@ -64,7 +68,7 @@ export function makeChargeExports({
       yield entries.map(({ describedBy, ...entry }) => {
         const resource = periods.get(describedBy ?? 0) ?? null;
         const period = entry.periodId === null ? null : resource;
-        const regionName = regions.get(resource?.regionId ?? '') ?? '';
+        const regionName = nameOf(resource?.regionId ?? '', entry.fromMs ?? entry.atMs);
         return { accountId, username, entry, period, resource, regionName, isSpot: spot.has(resource?.typeId ?? '') };
       });
       await nextTurn(time);

@@ -15,6 +15,7 @@ import {
   countUsers,
   managedRegionById,
   managedRegions,
+  keepFormerName,
   writeManagedRegion,
   type ManagedRegion,
 } from '../../store/tables/catalog-rows.ts';
@@ -149,6 +150,7 @@ export function makeRegionAdministration(deps: RegionAdministrationDeps): Omit<R
         }
         const written = dryRun ? next : { ...next, version: version + 1 };
         if (!dryRun) {
+          if (next.facts.name !== before.facts.name) await keepFormerName(tx, id, nowMs);
           await writeManagedRegion(tx, written);
           await recordNewPrices(tx, before, written, { fromMs: nowMs, byAccountId: caller.accountId });
           const { credentials, ...data } = sent;

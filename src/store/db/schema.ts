@@ -43,6 +43,8 @@ export interface RegionTable {
   nodePortsUsed: Generated<number>;
   /** `Drain`; null without one. */
   drain: Generated<string | null>;
+  /** Names of before, oldest first: `FormerName[]`. */
+  formerNames: Generated<string>;
   /** Version of name, value, location, own domain and off-peak windows. */
   version: Generated<number>;
   /** Set by an administrator; null: `domain`, which follows the settings. */

@@ -21,7 +21,7 @@ import {
   totalColumns,
   type RegionCapacity,
 } from './catalog.ts';
-import { regionSettings } from './json-schemas.ts';
+import { formerNames, regionSettings } from './json-schemas.ts';
 import { storagePricesText, typePricesText } from './price-changes.ts';
 
 interface Managed {
@@ -122,6 +122,24 @@ export async function insertManagedRegion(tx: Db, region: ManagedRegion, total: 
 
 export async function writeManagedRegion(tx: Db, region: ManagedRegion): Promise<void> {
   await tx.updateTable('region').set(regionColumns(region)).where('id', '=', region.facts.id).execute();
+}
+
+const namesOf = ({ id, formerNames: text }: Pick<Selectable<RegionTable>, 'id' | 'formerNames'>) =>
+  parseJson(formerNames, text, { table: 'region', id, column: 'formerNames' });
+
+/** The name that the region had until now, for reports of hours of before. */
+export async function keepFormerName(tx: Db, id: string, untilMs: number): Promise<void> {
+  const columns = tx.selectFrom('region').select(['id', 'name', 'formerNames']);
+  const row = await columns.where('id', '=', id).executeTakeFirstOrThrow();
+  const names = JSON.stringify([...namesOf(row), { name: row.name, untilMs }]);
+  await tx.updateTable('region').set({ formerNames: names }).where('id', '=', id).execute();
+}
+
+/** Names of regions at a time; '' for an unknown one. */
+export async function regionNames(db: Db): Promise<(regionId: string, atMs: number) => string> {
+  const rows = await db.selectFrom('region').select(['id', 'name', 'formerNames']).execute();
+  const names = new Map(rows.map((row) => [row.id, [...namesOf(row), { name: row.name, untilMs: Infinity }]]));
+  return (regionId, atMs) => names.get(regionId)?.find(({ untilMs }) => atMs < untilMs)?.name ?? '';
 }
 
 export interface RowPage<Row> {

@@ -254,11 +254,6 @@ export async function accountsInBooks(
   return rows;
 }
 
-export async function regionNames(db: Db): Promise<Map<string, string>> {
-  const rows = await db.selectFrom('region').select(['id', 'name']).execute();
-  return new Map(rows.map(({ id, name }) => [id, name]));
-}
-
 /** Instance types that are spot, deleted ones are not known. */
 export async function spotTypes(db: Db): Promise<Set<string>> {
   const rows = await db.selectFrom('instanceType').select('id').where('isSpot', '=', sql.lit(1)).execute();

@@ -78,6 +78,12 @@ async function reprice({ running, caller, types, drivers }: World, price: number
   await regionAdministration.update(caller, { regionId, version: region.version, dryRun: false, storagePrices }, null);
 }
 
+async function renameRegion({ running, caller, drivers: { regionId } }: World, name: string): Promise<void> {
+  const { regionAdministration } = running.control;
+  const { region } = await regionAdministration.get(regionId);
+  await regionAdministration.update(caller, { regionId, version: region.version, dryRun: false, name }, null);
+}
+
 onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
   test('is final once its charges are booked, and reads the same whatever follows', async () => {
     const { world, clock, settle, book, pass } = await stillWorld(open, Date.UTC(2027, 0, 31, 16, 0, 7));
@@ -118,12 +124,18 @@ onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
       expect(Object.values(ms).reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(HOUR_MS);
 
     const disturbances: Record<string, () => Promise<unknown>> = {
+      'an end': async () => {
+        await instances.stop(anna, { instanceId: other }, null);
+        await settle();
+        await instances.terminate(anna, { instanceId: other }, null);
+      },
       'labels and names': async () => {
         await instances.update(anna, { instanceId: hourly, name: 'renamed', labels: { team: 'blue' } }, null);
         await instances.update(anna, { instanceId: bought, name: 'renamed too', labels: {} }, null);
         await volumes.setLabels(anna, { id: data, labels: { team: 'blue' } });
         await volumes.rename(anna, { id: data, name: 'renamed' }, null);
       },
+      'a name of the region': () => renameRegion(world, 'renamed'),
       prices: () => reprice(world, 0.77),
       'a stop and a start': async () => {
         await instances.stop(anna, { instanceId: hourly }, null);
@@ -137,11 +149,6 @@ onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
         await credits.reverse(world.caller, { entryId: entry.entryId, reason: 'test' }, null);
       },
       'a refund': () => instances.terminate(anna, { instanceId: bought }, null),
-      'an archive': async () => {
-        await instances.stop(anna, { instanceId: other }, null);
-        await settle();
-        await instances.terminate(anna, { instanceId: other }, null);
-      },
       expansion: () => volumes.expand(anna, { id: data, sizeGB: 120 }, null),
       'the end of a volume': () => volumes.delete(anna, { id: data }, null),
     };

@@ -37,9 +37,7 @@ export async function viewsOf(world: World, caller: Caller, asked: Asked): Promi
     page: await joined(statementPage(await statements.whole(caller, asked), caller.username)),
     focus: await joined(focusCsv(await chargeExports.own(caller, asked))),
     focusOfAll: await joined(focusCsv(await chargeExports.all(asked))),
-    entries: JSON.stringify(
-      (await books.entries(caller, { untilMs }, pager)).entries.map(({ id, amountMicros }) => [id, amountMicros]),
-    ),
+    entries: JSON.stringify((await books.entries(caller, { untilMs }, pager)).entries, null, 1),
   };
   for (const { by, groupBy } of usages)
     views[`${by} ${groupBy}`] = JSON.stringify(await usageOf(world, caller, asked, by, groupBy), null, 1);

@@ -131,6 +131,7 @@ const rows: Rows = {
     gpusUsed: 3,
     nodePortsUsed: 4,
     drain: null,
+    formerNames: '[]',
     version: BIG,
     ownDomain: null,
     offPeak: null,
