@@ -264,6 +264,8 @@ export interface Limits {
   /** Image, disk and start deadlines count from the request to run. */
   imageDeadlineMs: number;
   disksDeadlineMs: number;
+  /** Longest pull that holds capacity, from the request or the end of its queue. */
+  pullHoldMs: number;
   /** Counted from the container's start until ssh, or else the notebook, answers. */
   readyDeadlineMs: number;
   /** Wait for the gateway's ssh front, for images without sshd; ready without it afterwards. */
@@ -296,6 +298,7 @@ export const MAX_COPY_MS = 60 * 60_000;
 export const defaultLimits: Limits = {
   imageDeadlineMs: 30 * 60_000, // docs/interface.md, decisions: StartingFailed after 30 minutes
   disksDeadlineMs: 10 * 60_000,
+  pullHoldMs: 5 * 60_000,
   readyDeadlineMs: 120_000,
   sshFrontMs: 5_000,
   startDeadlineMs: 60 * 60_000,

@@ -1,15 +1,21 @@
 /**
- * Waits for the off-peak window of an instance of the mode `tidePerHour`, then joins capacity as a
- * start does. Holds no capacity, and no place in the queue.
+ * Waits without capacity and without a place in the queue, for the off-peak window of an instance of
+ * the mode `tidePerHour`, or for an image whose pull has failed or takes long. Then joins capacity
+ * as a start does.
  */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { nextStatus } from '../../domain/instance-states.ts';
 import { NEVER_MS, offPeakWait, type OffPeakWait } from '../../domain/off-peak.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { lockInstance } from '../../store/tables/instances.ts';
 import { advanceQueue, reserveOrEnqueue } from '../capacity/queue.ts';
+import { afterFault } from './bring-up.ts';
+import { ensureImages } from './ensure-images.ts';
 import {
   asWritten,
   Superseded,
+  withInstance,
   writeInstance,
   writeInTransaction,
   type InstanceState,
@@ -23,13 +29,34 @@ const JOIN_AGAIN_MS = 30_000;
 export async function awaitWindow(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
   const wait = await windowWait(context, state);
   if (wait !== null) return showWait(context, state, wait);
+  const { state: pulled, fault } = await pullImage(context, state);
+  if (fault) return afterFault(context, pulled, fault);
   try {
-    return await joinCapacity(context, state);
+    return await joinCapacity(context, pulled);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const notBeforeMs = state.instance.notBeforeMs ?? context.deps.time.now();
-    const shown = await showWait(context, state, { notBeforeMs, text: `the window is open, but ${error.message}` });
+    const shown = await showWait(context, state, { notBeforeMs, text: `it cannot join the queue: ${error.message}` });
     return { ...shown, next: JOIN_AGAIN_MS };
+  }
+}
+
+/** Pulls the image of an instance that gave its capacity back for that. */
+async function pullImage(
+  context: ReconcileContext,
+  state: InstanceState,
+): Promise<{ state: InstanceState; fault: EngineFault | null }> {
+  if (state.instance.observed.phase !== 'DownloadImage') return { state, fault: null };
+  try {
+    const pulled = await ensureImages(context, state, {});
+    if (pulled.fault) return pulled;
+    const { observed } = pulled.state.instance;
+    const status = nextStatus(observed.status, 'create');
+    const queued = { ...observed, status, phase: 'Queued', message: '', progress: null } as const;
+    return { state: withInstance(pulled.state, { attempts: 1, observed: queued }), fault: null };
+  } catch (fault) {
+    if (fault instanceof EngineFault) return { state, fault };
+    throw fault;
   }
 }
 
@@ -53,7 +80,8 @@ async function showWait(
   const next = notBeforeMs === NEVER_MS ? null : Math.max(1, notBeforeMs - time.now());
   const isSame = instance.notBeforeMs === notBeforeMs && instance.observed.diagnosisMessage === text;
   if (isSame) return { state, next };
-  const observed = { ...instance.observed, ...diagnosisFields('OffPeakWait', text) };
+  const reason = instance.spec.chargeMode === 'tidePerHour' ? 'OffPeakWait' : 'NoCapacity';
+  const observed = { ...instance.observed, ...diagnosisFields(reason, text) };
   const waiting = { ...instance, waitsSinceMs: null, waitsUntilMs: null, notBeforeMs, observed };
   const { id, waitsSinceMs, spec } = instance;
   const leave =

@@ -13,7 +13,7 @@ import { instanceRow, setFilesStale } from '../../store/tables/instances.ts';
 import { releaseNodePort } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
-import { dockerImageOf, ensureImages, ImageFault } from './ensure-images.ts';
+import { dockerImageOf, ensureImages, ImageFault, PullHeld } from './ensure-images.ts';
 import { continueWithoutGrowth } from './grow-disks.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { engineAnswers } from '../volumes/copy-deadline.ts';
@@ -154,11 +154,20 @@ function callEnsure(context: ReconcileContext, instance: Instance, spec: EngineS
   return deps.engineSemaphore(drivers).run(ensure, { owner: instance.ownerId, signal });
 }
 
-async function afterFault(context: ReconcileContext, state: InstanceState, fault: EngineFault): Promise<StepResult> {
+export async function afterFault(
+  context: ReconcileContext,
+  state: InstanceState,
+  fault: EngineFault,
+): Promise<StepResult> {
   const { deps, drivers, signal } = context;
   const { instance } = state;
   // A call that this reconcile aborted says nothing about the engine.
   signal.throwIfAborted();
+  if (fault instanceof PullHeld) {
+    const observed = { phase: 'DownloadImage', message: fault.message } as const;
+    const attempts = Math.max(1, instance.attempts);
+    return { state: await pullWithoutCapacity(context, state, { attempts, observed }), next: 'again' };
+  }
   deps.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'a step failed at the engine');
   // A failed pull may mean the registry. Any other call: the engine is away, its effect unknown.
   const call = { engine: drivers.engine, time: deps.time, signal };
@@ -187,6 +196,16 @@ async function afterFault(context: ReconcileContext, state: InstanceState, fault
   return failInstance(context, state, failure);
 }
 
+/** Frees the capacity of a pull. `awaitWindow` goes on with it, and then joins the queue. */
+function pullWithoutCapacity(
+  context: ReconcileContext,
+  state: InstanceState,
+  change: { attempts: number; observed: Partial<Observed> },
+): Promise<InstanceState> {
+  const notBeforeMs = state.instance.notBeforeMs ?? context.deps.time.now();
+  return writeObservation(context, withInstance(state, { notBeforeMs }), change, { freeCapacity: true });
+}
+
 async function afterImageFault(
   context: ReconcileContext,
   state: InstanceState,
@@ -207,7 +226,7 @@ async function afterImageFault(
   }
   const attempts = instance.attempts + 1;
   const why = diagnosisFields(fault.reason === 'diskFull' ? 'DiskFull' : 'BackOff', fault.message);
-  const next = await writeObservation(context, state, {
+  const next = await pullWithoutCapacity(context, state, {
     attempts,
     observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },
   });

@@ -28,6 +28,14 @@ export class ImageFault extends EngineFault {
   }
 }
 
+/** The pull has held capacity for long enough; it goes on without. */
+export class PullHeld extends ImageFault {
+  constructor() {
+    const text = 'the image is still being downloaded; the instance joins the capacity queue when it is there';
+    super(new EngineFault('unreachable', text, { retry: true }));
+  }
+}
+
 interface ImageResult {
   state: InstanceState;
   /** Returned, not thrown: progress has moved the state on. */
@@ -88,6 +96,7 @@ async function ensureImage(
   });
   const overdue = new AbortController();
   const cancelOverdue = abortAtDeadline(context, start.instance, overdue);
+  const cancelHold = start.holdsCapacity ? endHold(context, start.instance, image, overdue) : () => {};
   let last: Progress | null = null;
   let fault: ImageFault | null = null;
   try {
@@ -97,6 +106,7 @@ async function ensureImage(
     fault = error instanceof ImageFault ? error : retryable(withCredentialAdvice(error, image));
   } finally {
     cancelOverdue();
+    cancelHold();
     cancelWaiting();
     await reporting;
     last = await reporter.finish();
@@ -119,6 +129,26 @@ function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue
   return deps.time.after(leftMs, () => {
     const text = `the image was not ready after ${Math.round((deps.time.now() - fromMs) / 1000)} s${failedBefore}`;
     overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
+  });
+}
+
+/** Keeps the pull alive until the next step of the same reconcile waits for it. */
+const HANDOVER_MS = 10_000;
+/** For the second pull of a start, whose image was there or failed once. */
+const SHORT_HOLD_MS = 10_000;
+
+function endHold(
+  { deps, drivers, signal }: ReconcileContext,
+  { requestedAtMs, attempts, observed }: Instance,
+  image: ImageRequest,
+  overdue: AbortController,
+): () => void {
+  const fromMs = Math.max(requestedAtMs, observed.countedFromMs);
+  const leftMs = attempts > 0 ? SHORT_HOLD_MS : Math.max(0, fromMs + deps.limits.pullHoldMs - deps.time.now());
+  return deps.time.after(leftMs, () => {
+    const handover = AbortSignal.any([signal, deps.time.deadline(HANDOVER_MS)]);
+    deps.imagePulls.ensure(drivers.engine, image, () => {}, handover).catch(() => {});
+    overdue.abort(new PullHeld());
   });
 }
 

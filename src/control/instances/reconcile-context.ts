@@ -129,7 +129,8 @@ export async function failInstance(
 ): Promise<StepResult> {
   const observed = { ...show, stoppedAtMs: context.deps.time.now() };
   const change = { observed, desired: 'stopped' } as const;
-  return { state: await writeObservation(context, state, change, { freeCapacity: true }), next: 'again' };
+  const failed = withInstance(state, { notBeforeMs: null });
+  return { state: await writeObservation(context, failed, change, { freeCapacity: true }), next: 'again' };
 }
 
 interface WriteOptions {
