@@ -1,7 +1,7 @@
 /**
- * Waits without capacity and without a place in the queue, for the off-peak window of an instance of
- * the mode `tidePerHour`, or for an image whose pull has failed or takes long. Then joins capacity
- * as a start does.
+ * Waits without capacity and without a place in the queue: for the off-peak window of an instance
+ * of the mode `tidePerHour`, or for an image whose pull has failed or takes long. Then joins
+ * capacity as a start does.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { nextStatus } from '../../domain/instance-states.ts';

@@ -134,7 +134,7 @@ onBothEngines('a start', { postgres: 'always' }, (open) => {
     await world.again();
     const entries = await entriesOf(world, id);
     const charges = entries.filter(({ kind }) => kind === 'charge');
-    expect(charges.map(({ fromLedger }) => fromLedger).toSorted()).toEqual(['cash', 'credit', 'voucher']);
+    expect(new Set(charges.map(({ fromLedger }) => fromLedger))).toEqual(new Set(['cash', 'credit', 'voucher']));
     const [run] = await runsOf(id);
     expect(entries.filter(({ kind }) => kind === 'refund')).toEqual(
       charges.map(({ id: reversesId, fromLedger: toLedger, amountMicros, grantId, fromMs, untilMs }) =>

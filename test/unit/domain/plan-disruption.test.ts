@@ -50,6 +50,26 @@ describe('plan, for a run that the engine takes away', () => {
     expect(plan(queued, taken, now, limits)).toMatchObject({ do: 'ensure' });
   });
 
+  test('counts a run that used up its node as an exit of its own, and restarts it with a back-off', () => {
+    const used: InstanceObservation = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, isOwnUse: true } };
+    expect(plan(at('running', ready, { attempts: 2 }), used, now, limits)).toMatchObject({
+      do: 'mark',
+      attempts: 3,
+      show: { phase: 'Queued', diagnosis: 'ContainerExited', diagnosisMessage: 'low on memory' },
+    });
+    expect(plan(at('running', ready, { attempts: limits.maxAttempts }), used, now, limits)).toMatchObject({
+      do: 'failPermanently',
+      show: { diagnosis: 'CrashLoop' },
+    });
+  });
+
+  test('ends a run that was getting ready when the engine has begun another', () => {
+    const starting = at('running', { status: 'Starting', phase: 'WaitReady', runStartedAtMs: now - 2_000 });
+    expect(plan(starting, running, now, limits)).toMatchObject({ do: 'mark', show: { diagnosis: 'ContainerExited' } });
+    const same = at('running', { status: 'Starting', phase: 'WaitReady', runStartedAtMs: now - 1_000 });
+    expect(plan(same, running, now, limits)).toMatchObject({ do: 'checkReady' });
+  });
+
   test('does not call a run ready that ends', () => {
     const starting = at('running', { status: 'Starting', phase: 'WaitReady' });
     expect(plan(starting, leaving, now, limits)).toMatchObject({ do: 'mark', show: { diagnosis: 'Evicted' } });

@@ -144,7 +144,7 @@ describe('an observation', () => {
     });
     const deleted = (pod: Pod): Pod => ({ ...pod, metadata: { deletionTimestamp: endsAt } });
 
-    test.for<{ what: string; pod: Pod | null; text: RegExp; endsAtMs: number; running: boolean }>([
+    test.for<{ what: string; pod: Pod | null; text: RegExp; endsAtMs: number; running: boolean; isOwnUse?: true }>([
       {
         what: 'for a Pod of higher priority',
         pod: deleted(podWith(running, target('PreemptionByScheduler'))),
@@ -168,6 +168,38 @@ describe('an observation', () => {
         text: /low on resource: memory/,
         endsAtMs: 0,
         running: false,
+        isOwnUse: true,
+      },
+      {
+        what: 'by a node that shuts down',
+        pod: podWith(
+          { state: terminated(137) },
+          {
+            phase: 'Failed',
+            message: 'Pod was terminated in response to imminent node shutdown.',
+            ...target('TerminationByKubelet'),
+          },
+        ),
+        text: /node shutdown/,
+        endsAtMs: 0,
+        running: false,
+      },
+      {
+        what: 'for its own files, though another program has deleted it since',
+        pod: deleted(
+          podWith(
+            { state: terminated(137) },
+            {
+              phase: 'Failed',
+              message: 'Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.',
+              ...target('TerminationByKubelet'),
+            },
+          ),
+        ),
+        text: /ephemeral local storage/,
+        endsAtMs: Date.parse(endsAt) - 6_000,
+        running: false,
+        isOwnUse: true,
       },
       {
         what: 'by another program',
@@ -184,10 +216,11 @@ describe('an observation', () => {
         endsAtMs: 0,
         running: false,
       },
-    ])('$what', ({ pod, text, endsAtMs, running: isRun }) => {
+    ])('$what', ({ pod, text, endsAtMs, running: isRun, isOwnUse }) => {
       const seen = observationOf(wanted, pod);
-      const disruption = { text: expect.stringMatching(text), endsAtMs };
-      expect(seen).toMatchObject({ kind: 'present', running: isRun, disruption });
+      expect(seen).toMatchObject({ kind: 'present', running: isRun });
+      const own = isOwnUse ? { isOwnUse } : {};
+      expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), endsAtMs, ...own });
     });
 
     test('has no exit code of an earlier run', () => {

@@ -13,11 +13,10 @@ export const isGated = (pod: Pod): boolean =>
 export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): Disruption | null {
   if (spec?.replicas !== 1 || metadata?.deletionTimestamp !== undefined) return null;
   if (pod === null) return { text: GONE, endsAtMs: 0 };
-  const text = reasonOf(pod);
+  const why = { text: reasonOf(pod), ...(isOwnUse(pod) && { isOwnUse: true as const }) };
   const deletedAtMs = timeOf(pod.metadata?.deletionTimestamp);
-  if (deletedAtMs > 0) return { text, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
-  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined)
-    return { text, endsAtMs: 0, ...(isOwnUse(pod) && { isOwnUse: true }) };
+  if (deletedAtMs > 0) return { ...why, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
+  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { ...why, endsAtMs: 0 };
   const status = mainStatusOf(pod);
   const hasRun = status?.state?.running !== undefined || hasEnded(status);
   return hasRun ? null : { text: GONE, endsAtMs: 0 };
@@ -31,7 +30,9 @@ const targetOf = ({ status }: Pod) =>
 /** The kubelet ended the Pod because its node, or a limit of the Pod, was used up. */
 const isOwnUse = (pod: Pod): boolean =>
   targetOf(pod)?.reason === 'TerminationByKubelet' &&
-  /low on resource|ephemeral.storage/i.test(pod.status?.message ?? targetOf(pod)?.message ?? '');
+  /low on resource|ephemeral (local )?storage|EmptyDir volume/i.test(
+    pod.status?.message ?? targetOf(pod)?.message ?? '',
+  );
 
 function reasonOf(pod: Pod): string {
   const target = targetOf(pod);
