@@ -34,7 +34,7 @@ export interface ChargeExports {
   all(request: StatementRequest): Promise<ChargeExport>;
 }
 
-const ENTRIES_AT_ONCE = 500;
+const ENTRIES_AT_ONCE = 200;
 const ACCOUNTS_AT_ONCE = 100;
 
 interface Catalog {

@@ -4,8 +4,9 @@ import type { TimeSpan } from '../../domain/usage-buckets.ts';
 import { periodsById } from '../../store/tables/book-pages.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import {
-  endOfSlice,
+  END_OF_TIME_MS,
   moneyIn,
+  nextSlice,
   timeIn,
   type Grouping,
   type MoneyRow,
@@ -67,9 +68,10 @@ export const nextTurn = (time: Pick<Time, 'after'>): Promise<void> =>
   new Promise((resolve) => void time.after(0, resolve));
 
 /** Pairs of a period and a span that one query joins. */
-const PAIRS_AT_ONCE = 25_000;
+const PAIRS_AT_ONCE = 10_000;
+const ROWS_AT_ONCE = 1_000;
 const SLICE_MS = 5 * 24 * 3_600_000;
-const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+const WHOLE = { openedAtMs: 0, upToMs: END_OF_TIME_MS };
 
 async function* timeRows(
   { store, time }: ReportDeps,
@@ -80,8 +82,10 @@ async function* timeRows(
   const size = store.kind === 'sqlite' ? Math.ceil(PAIRS_AT_ONCE / spans.length) : null;
   const isWhole = size === null || grouping.subjectIds !== undefined;
   for (let afterMs = spans[0]?.fromMs ?? 0; afterMs < END_OF_TIME_MS;) {
-    const upToMs = (isWhole ? null : await endOfSlice(store.read, accountId, afterMs, size)) ?? END_OF_TIME_MS;
-    yield await timeIn(store.read, accountId, spans, grouping, { afterMs, upToMs });
+    const slice = isWhole ? WHOLE : await nextSlice(store.read, accountId, afterMs, size);
+    const { openedAtMs, upToMs } = slice;
+    const touched = spans.filter(({ fromMs, untilMs }) => fromMs < upToMs && untilMs > openedAtMs);
+    if (touched.length > 0) yield await timeIn(store.read, accountId, touched, grouping, { afterMs, upToMs });
     await nextTurn(time);
     afterMs = upToMs;
   }
@@ -185,18 +189,26 @@ export async function report(
       }
     if (spans.length > 1) await nextTurn(deps.time);
   }
-  // One order, whichever periods are open.
-  return [...rows.values()].map((row) => ({
-    ...row,
-    ms: Object.fromEntries(meterStates.flatMap((state) => (row.ms[state] ? [[state, row.ms[state]]] : []))),
-    prices: row.prices.toSorted(
-      (one, other) =>
-        meters.findIndex((meter) => meter === one.meter) - meters.findIndex((meter) => meter === other.meter) ||
-        one.priceMicros - other.priceMicros ||
-        Number(one.isRefund) - Number(other.isRefund),
-    ),
-  }));
+  const found = [...rows.values()];
+  const finished: ReportRow[] = [];
+  for (let from = 0; from < found.length; from += ROWS_AT_ONCE) {
+    if (from > 0) await nextTurn(deps.time);
+    finished.push(...found.slice(from, from + ROWS_AT_ONCE).map(inOneOrder));
+  }
+  return finished;
 }
+
+/** Whichever periods are open. */
+const inOneOrder = (row: ReportRow): ReportRow => ({
+  ...row,
+  ms: Object.fromEntries(meterStates.flatMap((state) => (row.ms[state] ? [[state, row.ms[state]]] : []))),
+  prices: row.prices.toSorted(
+    (one, other) =>
+      meters.findIndex((meter) => meter === one.meter) - meters.findIndex((meter) => meter === other.meter) ||
+      one.priceMicros - other.priceMicros ||
+      Number(one.isRefund) - Number(other.isRefund),
+  ),
+});
 
 export interface Description {
   name: string;

@@ -5,7 +5,13 @@ import { creditKinds, type CreditKind } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { monthSpan, type TimeSpan } from '../../domain/usage-buckets.ts';
 import { moneyOf, type EntryRow } from '../../store/tables/ledger.ts';
-import { isUnbooked, otherEntries, resourceIds, type MoneyRow } from '../../store/tables/report-rows.ts';
+import {
+  END_OF_TIME_MS,
+  isUnbooked,
+  otherEntries,
+  resourceIds,
+  type MoneyRow,
+} from '../../store/tables/report-rows.ts';
 import type { Caller, Pager } from '../base/caller.ts';
 import { describe, moneyRows, nextTurn, report, type Description, type ReportDeps, type ReportRow } from './report.ts';
 
@@ -57,9 +63,8 @@ export interface Statements {
 
 const MAX_LISTED_RESOURCES = 10_000;
 const MAX_ENTRIES = 1_000;
-const LINES_AT_ONCE = 200;
+const LINES_AT_ONCE = 50;
 const MAX_TRIES = 5;
-const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
 /** Transactions that began before the end of the month have ended. */
 const SETTLED_MS = MINUTE_MS;
 
@@ -115,8 +120,17 @@ export function makeStatements(deps: ReportDeps): Statements {
     };
   }
 
+  /** Few resources in each turn of the event loop. */
   async function linesOf(accountId: string, span: TimeSpan, subjectIds: readonly string[]): Promise<ResourceLine[]> {
-    if (subjectIds.length === 0) return [];
+    const lines: ResourceLine[] = [];
+    for (let from = 0; from < subjectIds.length; from += LINES_AT_ONCE) {
+      if (from > 0) await nextTurn(time);
+      lines.push(...(await someLines(accountId, span, subjectIds.slice(from, from + LINES_AT_ONCE))));
+    }
+    return lines;
+  }
+
+  async function someLines(accountId: string, span: TimeSpan, subjectIds: readonly string[]): Promise<ResourceLine[]> {
     const keyOf = ({ subjectId = '', meter }: { subjectId?: string; meter: string }) => `${subjectId} ${meter}`;
     const rows = await report(deps, accountId, [span], { by: ['subjectId', 'priceMicros'], subjectIds, keyOf });
     const lines = await describe(deps, rows);
@@ -129,7 +143,7 @@ export function makeStatements(deps: ReportDeps): Statements {
       const subjectIds = await resourceIds(db, accountId, span, { after, limit: LINES_AT_ONCE });
       const last = subjectIds.at(-1);
       if (last === undefined) return;
-      yield await linesOf(accountId, span, subjectIds);
+      yield await someLines(accountId, span, subjectIds);
       await nextTurn(time);
       after = last;
     }

@@ -44,16 +44,28 @@ export function makeUsage(deps: ReportDeps): Usage {
       const limit = (rows: number): void => {
         if (rows > MAX_ROWS) throw tooManyRows(request);
       };
-      const rows = (await report(deps, accountId, buckets, { by: [...by, 'priceMicros'], keyOf, limit }))
-        .map((row) => ({
-          ...row,
-          group: groupOf(row),
-          ...(isByResource ? {} : { meter: '', typeId: '', labels: null }),
-        }))
-        .toSorted(inOrder);
-      const from = Math.min((currentPage - 1) * pageSize, MAX_ROWS);
-      const page = await describe(deps, rows.slice(from, from + pageSize));
-      return { rows: page, totalEntries: rows.length };
+      const rows = await report(deps, accountId, buckets, { by: [...by, 'priceMicros'], keyOf, limit });
+      const bySpan = Map.groupBy(rows, ({ fromMs }) => fromMs);
+      const shown = (row: ReportRow) => ({
+        ...row,
+        group: groupOf(row),
+        ...(isByResource ? {} : { meter: '', typeId: '', labels: null }),
+      });
+      const page: Omit<UsageRow, 'name'>[] = [];
+      let from = Math.min((currentPage - 1) * pageSize, MAX_ROWS);
+      // Sorts the spans of the page alone.
+      for (const { fromMs } of buckets) {
+        const inSpan = bySpan.get(fromMs) ?? [];
+        if (from < inSpan.length && page.length < pageSize)
+          page.push(
+            ...inSpan
+              .map(shown)
+              .toSorted(inOrder)
+              .slice(from, from + pageSize - page.length),
+          );
+        from = Math.max(0, from - inSpan.length);
+      }
+      return { rows: await describe(deps, page), totalEntries: rows.length };
     },
   };
 }
@@ -67,12 +79,16 @@ function groupings(groupBy: string): { by: readonly Fact[]; groupOf: (of: Groupe
   if (groupBy === 'type')
     return { by: ['typeId'], groupOf: ({ meter, typeId = '' }) => (meter === 'volume' ? '' : typeId) };
   const where = { table: 'usagePeriod', id: groupBy, column: 'labels' };
-  const valueOf = (labels: string): string => parseJson(labelsColumn, labels, where)[groupBy.slice(LABEL.length)] ?? '';
+  const values = new Map<string, string>();
+  const valueOf = (labels: string): string => {
+    const value = values.get(labels) ?? parseJson(labelsColumn, labels, where)[groupBy.slice(LABEL.length)] ?? '';
+    values.set(labels, value);
+    return value;
+  };
   return { by: ['labels'], groupOf: ({ labels }) => (labels ? valueOf(labels) : '') };
 }
 
 function inOrder(one: Omit<UsageRow, 'name'>, other: Omit<UsageRow, 'name'>): number {
-  if (one.fromMs !== other.fromMs) return one.fromMs - other.fromMs;
   const [a, b] = [one, other].map(({ group, subjectId, meter }) => `${group} ${subjectId} ${meter}`);
   return (a ?? '') < (b ?? '') ? -1 : 1;
 }

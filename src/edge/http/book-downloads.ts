@@ -6,6 +6,7 @@ import { sendDownload } from './download.ts';
 import { focusCsv } from './focus-csv.ts';
 import { HTML_TYPE } from './html.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
+import { inSteps } from './report-queue.ts';
 import { queryOf } from './request.ts';
 import { PRINT_POLICY, statementCsv, statementPage } from './statement-files.ts';
 import { makeValidate } from './validate.ts';
@@ -59,13 +60,16 @@ export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName
     async handler(request, reply) {
       const caller = await deps.authorize(request, route, reply);
       const asked = validate(queryOf(request, route.query));
-      const source = await deps.reports.run(caller.accountId, () => open(deps.control, caller, asked));
-      await deps.recordRequest(request, reply);
-      await deps.streams.open({ request, reply, caller }, async ({ abort }) => {
-        const headers = { 'content-type': type, ...headersOf(type, `${name}-${asked.month}.csv`) };
-        const { stalledMs, log } = deps;
-        const download = { what: 'a download of the books', request, reply, status: 200, headers };
-        await sendDownload({ ...download, source, signal: abort.signal, stalledMs, log });
+      await deps.reports.run(caller.accountId, async (runStep) => {
+        const source = await runStep(() => open(deps.control, caller, asked));
+        await deps.recordRequest(request, reply);
+        await deps.streams.open({ request, reply, caller }, async ({ abort }) => {
+          const headers = { 'content-type': type, ...headersOf(type, `${name}-${asked.month}.csv`) };
+          const { stalledMs, log } = deps;
+          const download = { what: 'a download of the books', request, reply, status: 200, headers };
+          const steps = inSteps(source, runStep);
+          await sendDownload({ ...download, source: steps, signal: abort.signal, stalledMs, log });
+        });
       });
     },
   });

@@ -1,4 +1,5 @@
 /** `GET /api/events`: `id` is an event's number; the id of a `gap` is the cursor after it. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
 import { routes } from '../../contract/routes.ts';
@@ -29,6 +30,8 @@ export function mountEventStream(app: FastifyInstance, { control, streams, autho
           for await (const page of pages) {
             if (!(await checkLogin(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;
             await write(textOf(page));
+            // Pages of SQLite follow each other within one turn of the event loop.
+            await nextTurn();
           }
         });
       });

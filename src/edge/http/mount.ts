@@ -110,7 +110,7 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
       const answer = () => closed[name](caller, input);
-      return isReport(jsonRouteOf(name)) ? deps.reports.run(caller.accountId, answer) : answer();
+      return isReport(jsonRouteOf(name)) ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
     });
   for (const name of jsonRouteNames) {
     if (isOpen(name)) mountOpen(name);

@@ -1,6 +1,7 @@
 /**
  * Queue of expensive reads: one of an account at a time, few of all, and accounts take turns. Each
- * begins in a turn of the event loop of its own, because reads of SQLite end within one turn.
+ * begins in a turn of the event loop of its own, because reads of SQLite end within one turn. A
+ * download waits again before each of its parts.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeKeyedLimit } from '../../async/limits.ts';
@@ -10,23 +11,29 @@ import { Refusal } from '../../domain/refusal.ts';
 
 const AT_ONCE = 4;
 const PER_ACCOUNT = 1;
-/** Requests of an account that wait or run. */
+/** Reports of an account that wait, run, or are downloaded. */
 const MAX_OF_ACCOUNT = 16;
 
 /** Statements, usage, exports, forecasts and quotes. */
 export const isReport = ({ path, reads }: Pick<Route, 'path' | 'reads'>): boolean =>
   reads && /^\/(?:(?:admin\/)?billing\/|instance\/quote$)/.test(path);
 
+/** Runs one step of a report when its account has its turn. */
+export type RunStep = <T>(step: () => Promise<T>) => Promise<T>;
+
 export interface ReportQueue {
-  /** Throws `too_many_requests` when too many of the account wait. */
-  run<T>(accountId: string, read: () => Promise<T>): Promise<T>;
+  /**
+   * Counts the report as under way until `work` settles, whose reads are its steps. Throws
+   * `too_many_requests` when too many of the account are.
+   */
+  run<T>(accountId: string, work: (runStep: RunStep) => Promise<T>): Promise<T>;
 }
 
 export function makeReportQueue(): ReportQueue {
   const semaphore = makeSemaphore(AT_ONCE, { perOwner: PER_ACCOUNT });
   const limit = makeKeyedLimit({ total: Infinity, perKey: MAX_OF_ACCOUNT });
   return {
-    async run(accountId, read) {
+    async run(accountId, work) {
       const release = limit.tryAcquire(accountId);
       if (release === null)
         throw new Refusal(
@@ -35,10 +42,24 @@ export function makeReportQueue(): ReportQueue {
           { retryAfterS: 1 },
         );
       try {
-        return await semaphore.run(() => nextTurn().then(read), { owner: accountId });
+        return await work((step) => semaphore.run(() => nextTurn().then(step), { owner: accountId }));
       } finally {
         release();
       }
     },
   };
+}
+
+/** Each item is a step: a download that is read slowly leaves the queue to others meanwhile. */
+export async function* inSteps<Item>(items: AsyncIterable<Item>, runStep: RunStep): AsyncGenerator<Item> {
+  const iterator = items[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value } = await runStep(() => iterator.next());
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    await iterator.return?.();
+  }
 }

@@ -48,6 +48,8 @@ export interface MoneyRow extends Facts {
   lastId: number | null;
 }
 
+export const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+
 const listed = (ids: readonly string[]): RawBuilder<unknown> => sql.join(ids.map((id) => sql`${id}`));
 
 /** Keeps SQLite from the index of opening times, which begins with all earlier periods. */
@@ -92,18 +94,21 @@ export async function timeIn(
   return rows.map((row) => ({ ...row, meter: oneOf(meters, row.meter), state: oneOf(meterStates, row.state) }));
 }
 
-/** Time after which as many closed periods end; null: there are fewer. */
-export async function endOfSlice(db: Db, accountId: string, afterMs: number, size: number): Promise<number | null> {
-  const row = await db
-    .selectFrom('usagePeriod')
-    .select('closedAtMs')
-    .where('accountId', '=', accountId)
-    .where('closedAtMs', '>', afterMs)
-    .orderBy('closedAtMs')
-    .offset(size)
-    .limit(1)
+/** Time after which as many closed periods end, and when the first of them began. */
+export async function nextSlice(
+  db: Db,
+  accountId: string,
+  afterMs: number,
+  size: number,
+): Promise<{ openedAtMs: number; upToMs: number }> {
+  const closed = db.selectFrom('usagePeriod').where('accountId', '=', accountId).where('closedAtMs', '>', afterMs);
+  const last = await closed.select('closedAtMs').orderBy('closedAtMs').offset(size).limit(1).executeTakeFirst();
+  const upToMs = last?.closedAtMs ?? END_OF_TIME_MS;
+  const first = await closed
+    .select(({ fn }) => fn.min('openedAtMs').as('openedAtMs'))
+    .where('closedAtMs', '<=', upToMs)
     .executeTakeFirst();
-  return row?.closedAtMs ?? null;
+  return { openedAtMs: first?.openedAtMs ?? END_OF_TIME_MS, upToMs };
 }
 
 /** Periods that touch the span, counted up to `limit`. */
@@ -198,13 +203,14 @@ export async function resourceIds(
   const next = (last: RawBuilder<unknown>) =>
     sql`(select min("subjectId") from "usagePeriod" where ${of} and "subjectId" > ${last} and "closedAtMs" is not null)`;
   const grouped = sql`group by "subjectId" order by "subjectId" limit ${sql.lit(limit)}`;
-  // Seeks from one resource to the next: a resource may have a million periods.
+  // Seeks from one resource to the next: a resource may have a million periods. The plus keeps
+  // SQLite from the index of closing times, which has the periods of all resources.
   const { rows } = await sql<{ subjectId: string }>`
     with recursive resource(id) as (
       select ${next(sql`${after}`)} union all select ${next(sql`resource.id`)} from resource where resource.id is not null)
     select "subjectId" from (select id as "subjectId" from resource where id is not null and exists
-      (select 1 from "usagePeriod" where ${of} and "subjectId" = resource.id and "closedAtMs" > ${fromMs}
-        and +"openedAtMs" < ${untilMs}) limit ${sql.lit(limit)}) as closed
+      (select 1 from "usagePeriod" where ${of} and "subjectId" = resource.id and "closedAtMs" is not null
+        and +"closedAtMs" > ${fromMs} and +"openedAtMs" < ${untilMs}) limit ${sql.lit(limit)}) as closed
     union select "subjectId" from (select "subjectId" from "usagePeriod"
       where ${of} and "closedAtMs" is null and "subjectId" > ${after}
         and +"openedAtMs" < ${untilMs} ${grouped}) as current

@@ -1,6 +1,6 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
-import { chargesSoFar, moneyIn, otherEntries, timeIn } from '../../../src/store/tables/report-rows.ts';
+import { chargesSoFar, moneyIn, otherEntries, resourceIds, timeIn } from '../../../src/store/tables/report-rows.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import {
   idleWatchedIds,
@@ -222,5 +222,12 @@ onEngine('sqlite', 'a question of a timer', (open) => {
   test.each(questions)('finds %s by an index', async (_name, ask, by) => {
     const lines = await howSqliteReads(await open(), ask);
     expect(lines).toEqual(by.map((words) => expect.stringMatching(words)));
+  });
+
+  test('reads of each resource of a month its own periods alone', async () => {
+    const lines = await howSqliteReads(await open(), (db) => resourceIds(db, 'a', month, { after: '', limit: 50 }));
+    const ofPeriods = lines.filter((line) => line.startsWith('SEARCH usagePeriod'));
+    expect(ofPeriods).toContainEqual(expect.stringMatching(/usage_period_resource \(accountId=\? AND subjectId=\?\)/));
+    expect(ofPeriods).not.toContainEqual(expect.stringMatching(/usage_period_closed/));
   });
 });

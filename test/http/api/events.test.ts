@@ -410,3 +410,34 @@ onBothEngines('the feed', (open) => {
     expect({ size: feed.size, due }).toEqual({ size: 0, due: [] });
   });
 });
+
+test('sends each page of stored events in a turn of the event loop of its own', async () => {
+  const PAGES = 50;
+  let turn = 0;
+  let isOver = false;
+  const count = (): void => {
+    turn += 1;
+    if (!isOver) setImmediate(count);
+  };
+  setImmediate(count);
+  const turns: number[] = [];
+  const api = await startEdge(
+    fakeControl({
+      events: {
+        async *follow() {
+          yield { gap: null, events: [], lastSeq: 0 };
+          for (let seq = 1; seq <= PAGES; seq += 1) {
+            turns.push(turn);
+            yield { gap: null, events: [{ seq, kind: 'a', subjectId: 'b', atMs: 1, dataText: '{}' }], lastSeq: seq };
+          }
+        },
+      },
+    }),
+  );
+  onTestFinished(async () => {
+    isOver = true;
+    await api.stop();
+  });
+  await api.send('/api/events?after=0', { token: GOOD_TOKEN });
+  expect(new Set(turns).size).toBe(PAGES);
+});

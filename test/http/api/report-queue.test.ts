@@ -39,3 +39,37 @@ test('runs one report of an account at a time, refuses a flood, and answers anot
   expect(statuses.filter((status) => status === 429)).toHaveLength(14);
   expect(running).toBe(16);
 });
+
+test('reads the parts of downloads in turn, and counts a download until its end', async () => {
+  const first = Promise.withResolvers<void>();
+  let reading = 0;
+  let most = 0;
+  // oxlint-disable-next-line require-yield -- an export without charges
+  async function* pages(): AsyncGenerator<never[]> {
+    reading += 1;
+    most = Math.max(most, reading);
+    await first.promise;
+    reading -= 1;
+  }
+  const api = await startEdge(
+    fakeControl({ chargeExports: { own: async () => ({ span: { fromMs: 0, untilMs: 1 }, pages: pages() }) } }),
+  );
+  onTestFinished(async () => {
+    first.resolve();
+    await api.stop();
+  });
+  const answered: number[] = [];
+  const allRefused = Promise.withResolvers<void>();
+  const flood = Array.from({ length: 30 }, async () => {
+    const { status } = await api.send('/api/billing/focus.csv?month=2026-11', { token: GOOD_TOKEN });
+    answered.push(status);
+    if (answered.length === 14) allRefused.resolve();
+  });
+  // The others are downloads under way: all of them wait for the first.
+  await allRefused.promise;
+  expect(new Set(answered)).toEqual(new Set([429]));
+  first.resolve();
+  await Promise.all(flood);
+  expect(answered.filter((status) => status === 200)).toHaveLength(16);
+  expect(most).toBe(1);
+});
