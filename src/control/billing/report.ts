@@ -198,7 +198,6 @@ export async function report(
   return finished;
 }
 
-/** Whichever periods are open. */
 const inOneOrder = (row: ReportRow): ReportRow => ({
   ...row,
   ms: Object.fromEntries(meterStates.flatMap((state) => (row.ms[state] ? [[state, row.ms[state]]] : []))),

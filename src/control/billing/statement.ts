@@ -120,7 +120,6 @@ export function makeStatements(deps: ReportDeps): Statements {
     };
   }
 
-  /** Few resources in each turn of the event loop. */
   async function linesOf(accountId: string, span: TimeSpan, subjectIds: readonly string[]): Promise<ResourceLine[]> {
     const lines: ResourceLine[] = [];
     for (let from = 0; from < subjectIds.length; from += LINES_AT_ONCE) {

@@ -134,7 +134,6 @@ function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue
 
 /** Keeps the pull alive until the next step of the same reconcile waits for it. */
 const HANDOVER_MS = 10_000;
-/** For the second pull of a start, whose image was there or failed once. */
 const SHORT_HOLD_MS = 10_000;
 
 function endHold(

@@ -31,10 +31,7 @@ export interface BodyLimits {
 const FIRST_BYTES = 4 * 1024;
 const NOTHING = Buffer.alloc(0);
 
-/**
- * `done` is called once, also with the number of bytes that were read. After a refusal by its JSON
- * the rest of the body is read and dropped.
- */
+/** `done` is called once. After a refusal by its JSON the rest of the body is read and dropped. */
 export function readBody(
   { headers: { 'content-length': length }, caller }: Pick<FastifyRequest, 'headers' | 'caller'>,
   payload: IncomingMessage,

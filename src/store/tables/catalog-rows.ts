@@ -127,7 +127,6 @@ export async function writeManagedRegion(tx: Db, region: ManagedRegion): Promise
 const namesOf = ({ id, formerNames: text }: Pick<Selectable<RegionTable>, 'id' | 'formerNames'>) =>
   parseJson(formerNames, text, { table: 'region', id, column: 'formerNames' });
 
-/** The name that the region had until now, for reports of hours of before. */
 export async function keepFormerName(tx: Db, id: string, untilMs: number): Promise<void> {
   const columns = tx.selectFrom('region').select(['id', 'name', 'formerNames']);
   const row = await columns.where('id', '=', id).executeTakeFirstOrThrow();
@@ -135,7 +134,6 @@ export async function keepFormerName(tx: Db, id: string, untilMs: number): Promi
   await tx.updateTable('region').set({ formerNames: names }).where('id', '=', id).execute();
 }
 
-/** Names of regions at a time; '' for an unknown one. */
 export async function regionNames(db: Db): Promise<(regionId: string, atMs: number) => string> {
   const rows = await db.selectFrom('region').select(['id', 'name', 'formerNames']).execute();
   const names = new Map(rows.map((row) => [row.id, [...namesOf(row), { name: row.name, untilMs: Infinity }]]));

@@ -192,7 +192,6 @@ export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(vol
 
 export const accessByPort = z.record(z.string(), z.enum(portAccesses));
 
-/** Name of a region until then. */
 export const formerNames = z.array(z.object({ name: z.string(), untilMs: z.number() }));
 
 export const drain: z.ZodType<Drain> = z.object({
