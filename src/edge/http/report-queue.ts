@@ -1,9 +1,10 @@
 /**
  * Queue of expensive reads: one of an account at a time, few of all, and accounts take turns. Each
  * begins in a turn of the event loop of its own, because reads of SQLite end within one turn. A
- * download waits again before each of its parts.
+ * download waits again before each of its parts. After each step its place stays empty for as long
+ * as the step took, so reports take half of the time at most.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import type { Route } from '../../contract/route.ts';
@@ -13,6 +14,7 @@ const AT_ONCE = 4;
 const PER_ACCOUNT = 1;
 /** Reports of an account that wait, run, or are downloaded. */
 const MAX_OF_ACCOUNT = 16;
+const LONGEST_PAUSE_MS = 2_000;
 
 /** Statements, usage, exports, forecasts and quotes. */
 export const isReport = ({ path, reads }: Pick<Route, 'path' | 'reads'>): boolean =>
@@ -29,9 +31,29 @@ export interface ReportQueue {
   run<T>(accountId: string, work: (runStep: RunStep) => Promise<T>): Promise<T>;
 }
 
-export function makeReportQueue(): ReportQueue {
+interface ReportQueueDeps {
+  /** Milliseconds that never go back. */
+  now?: () => number;
+  pause?: (ms: number) => Promise<unknown>;
+}
+
+export function makeReportQueue({
+  now = () => performance.now(),
+  pause = (ms) => sleep(ms, undefined, { ref: false }),
+}: ReportQueueDeps = {}): ReportQueue {
   const semaphore = makeSemaphore(AT_ONCE, { perOwner: PER_ACCOUNT });
   const limit = makeKeyedLimit({ total: Infinity, perKey: MAX_OF_ACCOUNT });
+  const runStep = <T>(owner: string, step: () => Promise<T>): Promise<T> => {
+    const answer = Promise.withResolvers<T>();
+    const timed = async (): Promise<void> => {
+      await nextTurn();
+      const beganMs = now();
+      await step().then(answer.resolve, answer.reject);
+      await pause(Math.min(now() - beganMs, LONGEST_PAUSE_MS));
+    };
+    semaphore.run(timed, { owner }).catch(answer.reject);
+    return answer.promise;
+  };
   return {
     async run(accountId, work) {
       const release = limit.tryAcquire(accountId);
@@ -42,7 +64,7 @@ export function makeReportQueue(): ReportQueue {
           { retryAfterS: 1 },
         );
       try {
-        return await work((step) => semaphore.run(() => nextTurn().then(step), { owner: accountId }));
+        return await work((step) => runStep(accountId, step));
       } finally {
         release();
       }

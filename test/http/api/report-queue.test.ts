@@ -1,5 +1,6 @@
 /** Fair queue of statements, usage, exports and quotes. */
 import { expect, onTestFinished, test } from 'vitest';
+import { makeReportQueue } from '../../../src/edge/http/report-queue.ts';
 import { fakeControl, fakeCaller, GOOD_TOKEN } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 
@@ -72,4 +73,32 @@ test('reads the parts of downloads in turn, and counts a download until its end'
   await Promise.all(flood);
   expect(answered.filter((status) => status === 200)).toHaveLength(16);
   expect(most).toBe(1);
+});
+
+test('leaves the place of a step empty for as long as it took, after its answer', async () => {
+  let nowMs = 0;
+  const pauses: { ms: number; end: () => void }[] = [];
+  const pause = (ms: number): Promise<void> => new Promise((end) => void pauses.push({ ms, end }));
+  const queue = makeReportQueue({ now: () => nowMs, pause });
+  const begun: string[] = [];
+  const report = (account: string, ms: number): Promise<string> =>
+    queue.run(account, (runStep) =>
+      runStep(async () => {
+        begun.push(account);
+        nowMs += ms;
+        if (ms === 0) throw new Error('nothing to read');
+        return account;
+      }),
+    );
+  expect(await report('ann', 70)).toBe('ann');
+  const next = report('ann', 9_000);
+  expect(await report('bob', 5)).toBe('bob');
+  expect([begun, pauses.map(({ ms }) => ms)]).toEqual([
+    ['ann', 'bob'],
+    [70, 5],
+  ]);
+  pauses[0]?.end();
+  expect(await next).toBe('ann');
+  await expect(report('carl', 0)).rejects.toThrow('nothing to read');
+  expect(pauses.map(({ ms }) => ms)).toEqual([70, 5, 2_000, 0]);
 });
