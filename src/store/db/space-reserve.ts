@@ -21,7 +21,7 @@ export const RESERVE_BYTES = 16 * MIB;
 export const FULL_BELOW_BYTES = 16 * MIB;
 /** A write changes up to 30 pages of 8 KiB, so it may need some pieces. */
 const PIECE_BYTES = 64 * KIB;
-/** Opening the database creates its index of 32 KiB, and writes before the store serves. */
+/** Kept for a start, which creates the index of the database, and writes before it serves. */
 const FREE_AT_START_BYTES = MIB;
 
 export interface SpaceReserve {
@@ -44,10 +44,11 @@ export async function openSpaceReserve({ folder, log }: { folder: string; log: S
     const { bsize, bavail } = statfsSync(folder);
     return bsize * bavail;
   };
-  const shorten = (bytes: number): boolean => {
+  const shorten = (bytes: number, keptBytes = FREE_AT_START_BYTES): boolean => {
     const before = size();
-    if (before > 0) truncateSync(file, Math.max(0, before - bytes));
-    return before > 0;
+    if (before <= keptBytes) return false;
+    truncateSync(file, Math.max(keptBytes, before - bytes));
+    return true;
   };
   const begin = (): void => {
     isFull = true;
@@ -62,14 +63,14 @@ export async function openSpaceReserve({ folder, log }: { folder: string; log: S
     isFull = size() < RESERVE_BYTES;
     return !isFull;
   };
-  const keepFree = (bytes: number): void => {
+  const keepFree = (bytes: number, keptBytes?: number): void => {
     const missing = bytes - freeBytes();
-    if (missing > 0) shorten(missing);
+    if (missing > 0) shorten(missing, keptBytes);
   };
 
   if (!(await refill())) {
     begin();
-    keepFree(FREE_AT_START_BYTES);
+    keepFree(FREE_AT_START_BYTES, 0);
   }
   return {
     isFull: () => isFull,
