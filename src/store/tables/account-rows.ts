@@ -17,6 +17,7 @@ export const accountTables = [
   ['variable', 'holderId'],
   ['egress', 'holderId'],
   ['identity', 'accountId'],
+  ['webhookBacklog', 'accountId'],
   ['webhookDelivery', 'accountId'],
   ['webhookCursor', 'accountId'],
   ['webhook', 'ownerId'],
