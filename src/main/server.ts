@@ -162,6 +162,8 @@ async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<{ 
   const file = join(dataFolder, 'berth.db');
   const store = await openStore({ url: databaseUrl ?? undefined, file, log, reserve });
   cleanups.push(() => store.stop());
+  // The log that a killed server left has taken what was free.
+  await reserve.check();
   return { store, reserve, hold };
 }
 

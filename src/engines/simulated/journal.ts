@@ -21,6 +21,7 @@ import {
 import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
 import { containerName } from '../labels.ts';
 import { scriptOf, type Container } from './container.ts';
 import type { StoredImage } from './images.ts';
@@ -108,7 +109,7 @@ export class Journal {
     this.state = existsSync(file) ? read(file) : emptyState();
     mkdirSync(path.dirname(file), { recursive: true });
     this.#descriptor = openSync(file, 'a', 0o600);
-    this.#rewrite();
+    this.#compact();
   }
 
   put(container: Container): void {
@@ -127,7 +128,18 @@ export class Journal {
   #append(text: string): void {
     appendWhole(this.#descriptor, text);
     this.#lines++;
-    if (this.#lines > 2 * sizeOf(this.state) + spareLines) this.#rewrite();
+    if (this.#lines > 2 * sizeOf(this.state) + spareLines) this.#compact();
+  }
+
+  /** On a full disk the file stays as it is, and later lines define their texts again. */
+  #compact(): void {
+    try {
+      this.#rewrite();
+    } catch (error) {
+      if (errorCode(error) !== 'ENOSPC') throw error;
+      this.#numbers = new Map();
+      rmSync(`${this.#file}.new`, { force: true });
+    }
   }
 
   #rewrite(): void {
