@@ -2,9 +2,10 @@
 import { expect, test } from 'vitest';
 import type { ExportedCharge } from '../../../src/control/billing/focus-charges.ts';
 import { HOUR_MS } from '../../../src/domain/durations.ts';
+import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow, regionRow } from '../store/rows.ts';
-import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
+import { ann, booksOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
 
 const november = { month: '2026-11', timeZone: 'UTC' };
 const flat = async (pages: AsyncIterable<ExportedCharge[]>) => (await Array.fromAsync(pages)).flat();

@@ -258,7 +258,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     await world.until(id, hasStatus('Stopped'));
     const [stop] = await kindsOf(world, id, 'instance.stopWished');
     expect(usedMs).toBeGreaterThan(0);
-    // The use has a monotonic time, told by the clock: both round to a millisecond.
+    // The monotonic time of the use is converted to the clock's: each rounds to a millisecond.
     const { idleSince } = JSON.parse(stop?.data ?? '{}');
     expect(idleSince, 'the stop counts later idle time').toBeGreaterThanOrEqual(usedMs - 1);
   });

@@ -8,6 +8,7 @@ import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
 import type { Meter, MeterState } from '../../../src/domain/meter.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { callerOf } from '../../fixtures/caller.ts';
 import { accountRow } from '../store/rows.ts';
 
 export const NOVEMBER = Date.UTC(2026, 10, 1);
@@ -15,14 +16,6 @@ export const DECEMBER = Date.UTC(2026, 11, 1);
 export const NOW = Date.UTC(2026, 11, 20);
 export const pager = { currentPage: 1, pageSize: 100 };
 
-export const callerOf = (accountId: string) => ({
-  accountId,
-  username: accountId,
-  email: '',
-  roles: ['user'],
-  sessionId: null,
-  scopes: null,
-});
 export const ann = callerOf('ann');
 
 interface Lived {

@@ -6,8 +6,9 @@ import { nextSlice } from '../../../src/store/tables/report-rows.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { UsageRequest } from '../../../src/control/billing/usage-report.ts';
 import { realTime } from '../../../src/control/base/time.ts';
+import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, NOW, pager, pay, PER_HOUR } from './statement-fixture.ts';
+import { ann, booksOf, DECEMBER, live, NOVEMBER, NOW, pager, pay, PER_HOUR } from './statement-fixture.ts';
 
 const month = (name: string, timeZone = 'UTC') => ({ month: name, timeZone });
 

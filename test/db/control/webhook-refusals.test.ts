@@ -4,7 +4,6 @@ import { createServer, type OutgoingHttpHeaders } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import type { Caller } from '../../../src/control/base/caller.ts';
 import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -14,6 +13,7 @@ import { makeWebhooks } from '../../../src/control/webhooks/webhooks.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { dueWebhooks } from '../../../src/store/tables/webhooks.ts';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
+import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { secretsKey, testSeal } from '../../fixtures/test-seal.ts';
 import { accountRow } from '../store/rows.ts';
@@ -25,15 +25,7 @@ const DAY_MS = 24 * HOUR_MS;
 const ignore = (): void => {};
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
-const caller = (accountId: string, roles = ['user']): Caller => ({
-  accountId,
-  username: accountId,
-  email: '',
-  roles,
-  sessionId: null,
-  scopes: null,
-});
-const ann = caller('ann');
+const ann = callerOf('ann');
 
 interface Received {
   id: string;
@@ -173,7 +165,7 @@ onBothEngines('refused events of webhooks', { postgres: 'always' }, (open) => {
 
   test('wait by account: the same subject of another goes on', async () => {
     const { receiver, create, events, run, accepted } = await setUp(await open());
-    await create(['instance'], { by: caller('root', ['admin']), allAccounts: true });
+    await create(['instance'], { by: callerOf('root', ['admin']), allAccounts: true });
     await events('x', 'ann');
     await events('x', 'bob');
     const first = inTurn(400, 200);
@@ -259,7 +251,7 @@ onBothEngines('refused events of webhooks', { postgres: 'always' }, (open) => {
     receiver.answer = () => 200;
     await webhooks.redeliver(ann, { id, deliveryId: idOf(3) });
     expect(await webhooks.resend(ann, { id }, null)).toBe(0);
-    await expect(webhooks.resend(caller('bob'), { id }, null)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(webhooks.resend(callerOf('bob'), { id }, null)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('are sent again once the webhook is resumed, and wait while it is paused', async () => {

@@ -10,6 +10,7 @@ import { makeWebhooks } from '../../../src/control/webhooks/webhooks.ts';
 import { dueWebhooks } from '../../../src/store/tables/webhooks.ts';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { secretsKey, testSeal } from '../../fixtures/test-seal.ts';
 import { accountRow } from '../store/rows.ts';
@@ -21,14 +22,6 @@ const ignore = (): void => {};
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const url = 'https://hooks.example.net/a';
 
-const callerOf = (accountId: string, roles: string[] = ['user']): Caller => ({
-  accountId,
-  username: accountId,
-  email: '',
-  roles,
-  sessionId: null,
-  scopes: null,
-});
 const ann = callerOf('ann');
 const root = callerOf('root', ['admin']);
 
