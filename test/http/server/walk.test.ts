@@ -58,8 +58,12 @@ const note = (owner: string, text: string): void => {
 function noteCatalog(name: RouteName, text: string): void {
   if (name === 'catalog' || name === 'listRegions' || name === 'listPrices') note('shared', text);
   if (name !== 'listImages') return;
-  const { images }: { images: { imageId: string; isPublic: string }[] } = JSON.parse(text);
-  for (const { imageId, isPublic } of images) if (isPublic === 'true') note('shared', imageId);
+  const { images }: { images: { imageId: string; isPublic: string; regions?: { region: string }[] }[] } =
+    JSON.parse(text);
+  for (const { imageId, isPublic, regions = [] } of images) {
+    note('shared', regions.map(({ region }) => region).join());
+    if (isPublic === 'true') note('shared', imageId);
+  }
 }
 
 function harvest({ known }: Walker, value: unknown, field = ''): void {
