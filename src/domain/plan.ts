@@ -132,6 +132,14 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
   running || docker === 'running' || reserved === true;
 
+/** Whether it uses the host after the end of its run, or while it waits for the next one. */
+function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
+  if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
+  const { running, exitCode, docker, disruption, reserved } = observation;
+  // The sidecar of a Pod starts before the first exit code, and ends with the Pod of a disruption.
+  return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
+}
+
 /** Reason shown while stopped; '' if a caller asked for the stop. */
 function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
   if (kind === 'expandDisk') return observed.diagnosis;
@@ -188,8 +196,7 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
 
 function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  // Nobody pays for what the engine runs in the place of an ended run, also during a back-off.
-  if (observation.kind === 'present' && observation.reserved)
+  if (observation.kind === 'present' && usesHostUnpaid(instance, observation))
     return { do: 'halt', show: {}, graceMs: Math.min(SHORT_GRACE_MS, limits.stopGraceMs) };
   if (instance.notBeforeMs !== null) return { do: 'awaitWindow' };
   if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };

@@ -104,6 +104,20 @@ onBothEngines('a Docker inside', (open) => {
     await eventually(async () => (await dockerOf(world, id)) === 'stopped');
   });
 
+  test('ends with the main process of a crash loop, and comes back with the next start', async () => {
+    const world = await makeDockerWorld(await open(), { limits: { backOffBaseMs: 600_000, backOffMaxMs: 600_000 } });
+    const { instances } = world.running.control;
+    const id = await launch(world);
+    await world.engine.host.crash(id, 1);
+    await world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'ContainerExited');
+    expect(await dockerOf(world, id)).toBe('stopped');
+    await instances.stop(world.caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    await instances.start(world.caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Running'));
+    expect(await dockerOf(world, id)).toBe('running');
+  });
+
   test("waits for both images: the instance's and its own", async () => {
     const dockerImageRef = 'berth.local/docker-inside:1';
     const world = await makeDockerWorld(await open(), { engine: { dockerImageRef } });

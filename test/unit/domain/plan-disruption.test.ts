@@ -1,32 +1,8 @@
 /** Runs that an engine ends or begins without Berth, as a cluster does. */
 import { describe, expect, test } from 'vitest';
-import { defaultLimits } from '../../../src/domain/instance-states.ts';
-import type { Instance, Observed } from '../../../src/domain/instance.ts';
+import type { Instance } from '../../../src/domain/instance.ts';
 import { plan, type InstanceObservation } from '../../../src/domain/plan.ts';
-import { anInstance } from './instance-fixture.ts';
-
-const limits = defaultLimits;
-const now = 1_000_000_000_000;
-const endsAtMs = now + 20_000;
-const running: InstanceObservation = {
-  kind: 'present',
-  running: true,
-  exitCode: null,
-  outOfMemory: false,
-  startedAtMs: now - 1_000,
-};
-const leaving: InstanceObservation = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
-const taken: InstanceObservation = {
-  ...running,
-  running: false,
-  startedAtMs: 0,
-  disruption: { text: 'the node is drained', endsAtMs: 0 },
-};
-
-const at = (desired: 'running', observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
-  const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
-  return { ...base, observed: { ...base.observed, ...observed } };
-};
+import { at, endsAtMs, leaving, limits, now, running, taken } from './plan-fixture.ts';
 
 describe('plan, for a run that the engine takes away', () => {
   const ready = { status: 'Running', phase: 'Ready', healthy: true, runningSinceMs: now - 5_000 } as const;

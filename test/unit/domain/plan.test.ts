@@ -1,6 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import {
-  defaultLimits,
   instanceStatuses,
   isLasting,
   permanentReason,
@@ -8,45 +8,25 @@ import {
   transitions,
   type DesiredState,
 } from '../../../src/domain/instance-states.ts';
-import type { Instance, Observed } from '../../../src/domain/instance.ts';
+import type { Instance } from '../../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
 import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
-import { anInstance, possibleStates } from './instance-fixture.ts';
+import { possibleStates } from './instance-fixture.ts';
+import {
+  absent,
+  at,
+  created,
+  ended,
+  leaving,
+  leftDocker,
+  limits,
+  now,
+  reserved,
+  running,
+  taken,
+  unknown,
+} from './plan-fixture.ts';
 
-const limits = defaultLimits;
-const now = 1_000_000_000_000;
-const running: InstanceObservation = {
-  kind: 'present',
-  running: true,
-  exitCode: null,
-  outOfMemory: false,
-  startedAtMs: now - 1_000,
-};
-const ended: InstanceObservation = {
-  kind: 'present',
-  running: false,
-  exitCode: 1,
-  outOfMemory: false,
-  startedAtMs: now - 1_000,
-};
-const endsAtMs = now + 20_000;
-const leaving: InstanceObservation = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
-const taken: InstanceObservation = {
-  ...ended,
-  exitCode: null,
-  startedAtMs: 0,
-  disruption: { text: 'the node is drained', endsAtMs: 0 },
-};
-const reserved: InstanceObservation = { ...ended, reserved: true };
-const absent: InstanceObservation = { kind: 'absent' };
-const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
-
-const at = (desired: DesiredState, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
-  const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
-  return { ...base, observed: { ...base.observed, ...observed } };
-};
-
-const created: InstanceObservation = { ...ended, exitCode: null, startedAtMs: 0 };
 const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
 
 const allCases = possibleStates.flatMap(({ desired, status }) =>
@@ -54,7 +34,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
         [null, saved].flatMap((archive) =>
-          [running, ended, reserved, created, absent, unknown, leaving, taken].map((observation) => {
+          [running, ended, reserved, leftDocker, created, absent, unknown, leaving, taken].map((observation) => {
             const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
             const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
             return { instance, observation, state, step: plan(instance, observation, now, limits) };
@@ -64,6 +44,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
     ),
   ),
 );
+const knownCases = allCases.filter(({ instance }) => instance.observed.diagnosis !== 'EngineUnreachable');
 
 /** Steps that a desired state allows, apart from `mark`. */
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
@@ -105,6 +86,40 @@ describe('plan, in every state and for every observation', () => {
       ({ instance, observation, step }) =>
         observation === running && instance.desired !== 'running' && !['halt', 'destroy', 'mark'].includes(step.do),
     );
+    expect(wrong.map(({ state }) => state)).toEqual([]);
+  });
+
+  test('halts what outlives an ended run before anything else, however the instance waits', () => {
+    const waits: Partial<Instance>[] = [
+      {},
+      { waitsSinceMs: now },
+      { notBeforeMs: now + 1 },
+      { reclaimAtMs: now - 1 },
+      { oldContainer: { mounts: [], nodePorts: [], gpus: 0, runtime: '', rootDiskGB: 0 } },
+      { requestedAtMs: now - limits.startDeadlineMs - 1 },
+    ];
+    for (const { instance, observation, state } of knownCases) {
+      if (observation !== leftDocker && observation !== reserved) continue;
+      const expected = instance.desired === 'released' ? 'destroy' : 'halt';
+      for (const wait of waits)
+        expect(plan({ ...instance, ...wait }, observation, now, limits).do, state).toBe(expected);
+    }
+  });
+
+  test('halts whatever runs of an instance that waits for capacity or its window', () => {
+    for (const { instance, state } of knownCases) {
+      if (instance.desired !== 'running') continue;
+      for (const wait of [{ waitsSinceMs: now }, { notBeforeMs: now + 1 }])
+        for (const seen of [running, leaving, { ...created, docker: 'running' } as const])
+          expect(plan({ ...instance, ...wait }, seen, now, limits).do, state).toBe('halt');
+    }
+  });
+
+  test('leaves the Docker sidecar of a Pod that is about to start, and of a run that goes on', () => {
+    const wrong = allCases.filter(({ instance, observation, step }) => {
+      if (instance.desired !== 'running' || (observation !== created && observation !== running)) return false;
+      return !isDeepStrictEqual(plan(instance, { ...observation, docker: 'running' }, now, limits), step);
+    });
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
 
@@ -448,14 +463,6 @@ describe('plan', () => {
     expect(plan(instance, { ...running, docker: 'stopped' }, now, limits).do).toBe('rest');
   });
 
-  test('halts a stopped or archived instance as long as its Docker sidecar runs', () => {
-    const left = { ...ended, docker: 'running' } as const;
-    const stopped = at('stopped', { status: 'Stopped', phase: 'Stopped' });
-    expect(plan(stopped, left, now, limits).do).toBe('halt');
-    expect(plan(stopped, { ...left, docker: 'stopped' }, now, limits).do).toBe('rest');
-    expect(plan(at('archived', { status: 'Running', phase: 'Stopping' }), left, now, limits).do).toBe('halt');
-  });
-
   test('a stop halts a running container, settles once it ended, and then rests', () => {
     expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
     for (const seen of [ended, absent])
@@ -468,24 +475,6 @@ describe('plan', () => {
     expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', show: {} });
     expect(plan(instance, ended, now, limits).do).toBe('rest');
     expect(plan(instance, unknown, now, limits).do).toBe('rest');
-  });
-
-  test('halts an ended run whose place the engine still runs, at once in every desired state', () => {
-    const attempts = { phase: 'Queued', diagnosis: 'ContainerExited' } as const;
-    for (const instance of [
-      at('stopped', { status: 'Running' }),
-      at('stopped', { status: 'Stopped', phase: 'Stopped' }),
-      at('stopped', { status: 'StartingFailed', stoppedAtMs: now - 1 }),
-      at('archived', { status: 'Running', phase: 'Stopping' }),
-      at('running', { status: 'Running', phase: 'Ready' }),
-      at('running', { status: 'Starting', ...attempts }, { attempts: 2 }),
-      at('running', { status: 'Initializing' }, { waitsSinceMs: now }),
-      at('running', { status: 'Initializing' }, { notBeforeMs: now + 1 }),
-    ])
-      expect(plan(instance, reserved, now, limits).do, instance.observed.status).toBe('halt');
-    // The next run waits for its back-off as on any engine.
-    const next = plan(at('running', { status: 'Running', phase: 'Ready' }), ended, now, limits);
-    expect(next).toMatchObject({ do: 'mark', show: { diagnosis: 'ContainerExited' }, attempts: 1 });
   });
 
   test('destroys a released instance whatever is observed, and rests once it is clean', () => {

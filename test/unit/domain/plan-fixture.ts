@@ -1,0 +1,42 @@
+/** Observations for tests of `plan`, and instances at a moment. */
+import { defaultLimits, type DesiredState } from '../../../src/domain/instance-states.ts';
+import type { Instance, Observed } from '../../../src/domain/instance.ts';
+import type { InstanceObservation } from '../../../src/domain/plan.ts';
+import { anInstance } from './instance-fixture.ts';
+
+type Present = Extract<InstanceObservation, { kind: 'present' }>;
+
+export const limits = defaultLimits;
+export const now = 1_000_000_000_000;
+export const running: Present = {
+  kind: 'present',
+  running: true,
+  exitCode: null,
+  outOfMemory: false,
+  startedAtMs: now - 1_000,
+};
+export const ended: Present = {
+  kind: 'present',
+  running: false,
+  exitCode: 1,
+  outOfMemory: false,
+  startedAtMs: now - 1_000,
+};
+export const endsAtMs = now + 20_000;
+export const leaving: Present = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
+export const taken: Present = {
+  ...ended,
+  exitCode: null,
+  startedAtMs: 0,
+  disruption: { text: 'the node is drained', endsAtMs: 0 },
+};
+export const reserved: Present = { ...ended, reserved: true };
+export const leftDocker: Present = { ...ended, docker: 'running' };
+export const created: Present = { ...ended, exitCode: null, startedAtMs: 0 };
+export const absent: InstanceObservation = { kind: 'absent' };
+export const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
+
+export const at = (desired: DesiredState, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
+  const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
+  return { ...base, observed: { ...base.observed, ...observed } };
+};
