@@ -7,6 +7,7 @@
 import { createServer } from 'node:http';
 import fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
+import { countingRows } from '../../async/rows-read.ts';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
@@ -52,7 +53,7 @@ import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
-import { costOfBody, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
+import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './register-page.ts';
 import { mountSpaceGuard } from './space-guard.ts';
@@ -85,6 +86,8 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     style?: ErrorStyle;
+    /** Reads: changes pay by what they are. */
+    paysForRows?: boolean;
   }
 }
 
@@ -281,6 +284,18 @@ function makeServer(
         done(refusal instanceof Error ? refusal : error);
       }
     });
+  });
+  // Not earlier: events of the body lose the context.
+  app.addHook('preHandler', (request, reply, done) => {
+    if (!request.routeOptions.config.paysForRows) return done();
+    let rows = 0;
+    const onRows = (more: number): void => {
+      const { caller } = request;
+      const cost = costOfRows(rows + more) - costOfRows(rows);
+      rows += more;
+      if (cost > 0 && caller !== null) rates.chargeAccount(caller.accountId, cost, reply);
+    };
+    countingRows(onRows, done);
   });
   app.setErrorHandler((error, request, reply) =>
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),

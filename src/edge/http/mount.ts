@@ -61,7 +61,7 @@ export function makeAuthorize(
 
 /** Method, URL and error format of a row. HEAD of a stream or a file needs a row of its own. */
 export const rowOptions = (route: Route) => {
-  const { kind, method, path, who, errors } = route;
+  const { kind, method, path, who, errors, reads } = route;
   return {
     method,
     url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
@@ -70,6 +70,7 @@ export const rowOptions = (route: Route) => {
       style: { errors, withCode: who !== 'anyone' },
       audited: auditedName(route),
       needsSpace: needsSpace(route),
+      paysForRows: reads,
     },
   };
 };

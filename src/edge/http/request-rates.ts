@@ -1,7 +1,6 @@
 /**
- * Rates of requests per account and per client address: token buckets of ten seconds' requests, of
- * which a request takes one, a change two, a create or the start of an operation five, and each KiB
- * of a body one more.
+ * Rates of requests per account and per client address: token buckets of ten seconds' requests.
+ * Rows are paid once they are read: they may take more than is left, and later requests wait.
  * Answers carry `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
  */
 import type { FastifyReply } from 'fastify';
@@ -10,6 +9,8 @@ import { addressBucket } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const BURST_S = 10;
+/** A bucket owes one filling at most. */
+const MAX_DEBT_S = 10;
 /** Bounds the memory: two generations of this many. A bucket unused for one is full again. */
 const MAX_BUCKETS = 50_000;
 
@@ -28,6 +29,8 @@ export interface RequestRates {
   /** Sets the headers. Throws `too_many_requests`. A client that has gone has no address. */
   takeOfAddress(address: string | undefined, reply: Pick<FastifyReply, 'header'>, cost?: number): void;
   takeOfAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
+  /** Never throws. */
+  chargeAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
   readonly size: number;
 }
 
@@ -39,6 +42,11 @@ export const costOf = (route: Pick<Route, 'path' | 'reads'> & { operation?: bool
 const KIB = 1024;
 /** Requests that a body counts as, besides its own. */
 export const costOfBody = (bytes: number): number => Math.floor(bytes / KIB);
+
+/** Rows that the request itself pays for: a page of a hundred, with the rows that it names. */
+const FREE_ROWS = 300;
+const ROWS_OF_REQUEST = 25;
+export const costOfRows = (rows: number): number => Math.floor(Math.max(0, rows - FREE_ROWS) / ROWS_OF_REQUEST);
 
 const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: number) => string) => {
   /** When each bucket will be full again. Taking from a bucket moves it to the new generation. */
@@ -53,21 +61,32 @@ const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: nu
     }
     return text;
   };
+  /** Milliseconds until the bucket is full. */
+  const lackOf = (key: string): number => Math.max(0, (fresh.get(key) ?? old.get(key) ?? 0) - now());
+  const write = (key: string, lackMs: number): void => {
+    if (fresh.size >= MAX_BUCKETS) [old, fresh] = [fresh, new Map()];
+    fresh.set(key, now() + lackMs);
+  };
+  const show = (lackMs: number, perSecond: number, reply: Pick<FastifyReply, 'header'>): void => {
+    const remaining = Math.max(0, Math.floor(((BURST_S * 1_000 - lackMs) * perSecond) / 1_000));
+    reply.header('ratelimit-policy', policyText(perSecond));
+    reply.header('ratelimit', `"${policy}";r=${remaining};t=${Math.ceil(lackMs / 1_000)}`);
+  };
   return {
+    charge(key: string, perSecond: number, cost: number, reply: Pick<FastifyReply, 'header'>): void {
+      const beforeMs = lackOf(key);
+      const boundMs = Math.max(beforeMs, (BURST_S + MAX_DEBT_S) * 1_000);
+      const afterMs = Math.min(boundMs, beforeMs + (cost * 1_000) / perSecond);
+      write(key, afterMs);
+      show(afterMs, perSecond, reply);
+    },
     take(key: string, perSecond: number, cost: number, reply: Pick<FastifyReply, 'header'>): void {
-      const nowMs = now();
-      const beforeMs = Math.max(0, (fresh.get(key) ?? old.get(key) ?? 0) - nowMs);
+      const beforeMs = lackOf(key);
       const afterMs = beforeMs + (cost * 1_000) / perSecond;
       // A cost above the whole bucket passes when the bucket is full.
       const isGranted = afterMs <= BURST_S * 1_000 || beforeMs === 0;
-      const debtMs = isGranted ? afterMs : beforeMs;
-      if (isGranted) {
-        if (fresh.size >= MAX_BUCKETS) [old, fresh] = [fresh, new Map()];
-        fresh.set(key, nowMs + afterMs);
-      }
-      const remaining = Math.max(0, Math.floor(((BURST_S * 1_000 - debtMs) * perSecond) / 1_000));
-      reply.header('ratelimit-policy', policyText(perSecond));
-      reply.header('ratelimit', `"${policy}";r=${remaining};t=${Math.ceil(debtMs / 1_000)}`);
+      if (isGranted) write(key, afterMs);
+      show(isGranted ? afterMs : beforeMs, perSecond, reply);
       if (isGranted) return;
       const retryAfterS = Math.max(1, Math.ceil((afterMs - BURST_S * 1_000) / 1_000));
       throw new Refusal(
@@ -95,14 +114,18 @@ export function makeRequestRates({
     'account',
     now,
     (perSecond) =>
-      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2, a create or an action 5, and each KiB of a body 1 more`,
+      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2, a create or an action 5, and each KiB of a body or ${ROWS_OF_REQUEST} rows that it reads beyond ${FREE_ROWS} 1 more`,
   );
+  const rateOf = (accountId: string): number => Math.max(1, perAccount(accountId));
   return {
     takeOfAddress(address, reply, cost = 1) {
       if (address !== undefined && !isProxy(address)) addresses.take(addressBucket(address), perAddress, cost, reply);
     },
     takeOfAccount(accountId, cost, reply) {
-      accounts.take(accountId, Math.max(1, perAccount(accountId)), cost, reply);
+      accounts.take(accountId, rateOf(accountId), cost, reply);
+    },
+    chargeAccount(accountId, cost, reply) {
+      accounts.charge(accountId, rateOf(accountId), cost, reply);
     },
     get size() {
       return addresses.size + accounts.size;

@@ -2,9 +2,10 @@
  * The store on PostgreSQL: a pool. Each write is a READ COMMITTED transaction, run again after a
  * conflict. The pool drops a broken connection: its queries fail, the next query opens another.
  */
-import type { TransactionBuilder } from 'kysely';
+import type { KyselyPlugin, TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
+import { noteQuery } from '../../async/rows-read.ts';
 import { Refusal, storageFull } from '../../domain/refusal.ts';
 import { isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
@@ -66,7 +67,7 @@ export async function openPostgres(options: {
     return client;
   };
   const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
-  const db = new Kysely<Schema>({ dialect });
+  const db = new Kysely<Schema>({ dialect, plugins: [countsRows] });
   const untyped = new Kysely<unknown>({ dialect });
   try {
     await migrate(
@@ -135,6 +136,14 @@ export async function openPostgres(options: {
     stop: () => (stopping ??= stop()),
   };
 }
+
+const countsRows: KyselyPlugin = {
+  transformQuery: ({ node }) => node,
+  async transformResult({ result }) {
+    noteQuery(result.rows.length);
+    return result;
+  },
+};
 
 export async function openPostgresToRead(url: string): Promise<Pick<Store, 'read' | 'stop'>> {
   const pool = new pg.Pool({ connectionString: url, max: 1, types: parsers, application_name: 'berth' });

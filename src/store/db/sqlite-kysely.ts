@@ -35,10 +35,12 @@ const isBindable = (value: unknown): value is SQLInputValue =>
 
 export class SqliteConnection implements DatabaseConnection {
   readonly database: DatabaseSync;
+  readonly #onRows: (rows: number) => void;
   readonly #statements = new Map<string, Cached>();
 
-  constructor(database: DatabaseSync) {
+  constructor(database: DatabaseSync, onRows: (rows: number) => void = () => {}) {
     this.database = database;
+    this.#onRows = onRows;
   }
 
   run<R>(sql: string, parameters: readonly unknown[]): QueryResult<R> {
@@ -51,6 +53,7 @@ export class SqliteConnection implements DatabaseConnection {
     if (cached.returnsRows) {
       // The caller's query gives the row type: a database can't prove one to the compiler.
       const rows = cached.statement.all(...values) as R[];
+      this.#onRows(rows.length);
       return { rows, numAffectedRows: BigInt(rows.length) };
     }
     const { changes, lastInsertRowid } = cached.statement.run(...values);

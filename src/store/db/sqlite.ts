@@ -5,6 +5,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { noteQuery } from '../../async/rows-read.ts';
 import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf, isStorageFull } from './errors.ts';
 import { GroupCommit, systemScheduler, type StoreScheduler } from './group-commit.ts';
@@ -87,7 +88,7 @@ function storeOver(parts: {
   const { file, database, log, scheduler, reserve } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
-  const read: Db = kyselyOver(new SqliteConnection(readerDatabase)).db;
+  const read: Db = kyselyOver(new SqliteConnection(readerDatabase, noteQuery)).db;
   const version = readerDatabase.prepare('select version from account where id = ?');
   const probe = readerDatabase.prepare('select count(*) from sqlite_schema');
 

@@ -1,5 +1,6 @@
 /** Budgets of accounts, and what they count. The account is locked before its budgets. */
 import { sql, type Insertable, type Selectable } from 'kysely';
+import { noteSmallRows } from '../../async/rows-read.ts';
 import type { BudgetTable } from '../db/billing-schema.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
@@ -67,13 +68,15 @@ export async function spentBetween(
   >`coalesce(sum(case when kind = 'refund' then -"amountMicros" else "amountMicros" end), 0)`;
   const entries = db
     .selectFrom('entry')
-    .select(amount.as('spent'))
+    .select([amount.as('spent'), sql<number>`count(*)`.as('rows')])
     .where('accountId', '=', scope.accountId)
     .where('atMs', '>=', fromMs)
     .where('atMs', '<', untilMs)
     .where('kind', 'in', ['charge', 'prepayment', 'refund']);
   const counted = scope.labelKey === '' ? entries : entries.where('subjectId', 'in', labelled(db, scope));
-  return Number((await counted.executeTakeFirst())?.spent ?? 0);
+  const found = await counted.executeTakeFirst();
+  noteSmallRows(found?.rows ?? 0);
+  return Number(found?.spent ?? 0);
 }
 
 /** Instances of the scope that are requested to run. */

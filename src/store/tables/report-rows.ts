@@ -3,6 +3,7 @@
  * that begin and end at full hours of UTC. An entry counts where it begins.
  */
 import { sql, type RawBuilder } from 'kysely';
+import { noteSmallRows } from '../../async/rows-read.ts';
 import { meters, meterStates, type Meter, type MeterState } from '../../domain/meter.ts';
 import type { TimeSpan } from '../../domain/usage-buckets.ts';
 import { oneOf } from '../db/columns.ts';
@@ -91,6 +92,7 @@ export async function timeIn(
       ${subjectIds === undefined ? sql`` : sql`and period."subjectId" in (${listed(subjectIds)})`}
       and ${openedAtMs} < span."untilMs" and ${end} > span."fromMs"
     group by span."fromMs", ${sql.join(groups)}`.execute(db);
+  for (const { periods } of rows) noteSmallRows(periods);
   return rows.map((row) => ({ ...row, meter: oneOf(meters, row.meter), state: oneOf(meterStates, row.state) }));
 }
 
@@ -150,11 +152,12 @@ export async function moneyIn(
       : sql`entry."accountId" = ${accountId} and entry."atMs" >= ${sql.lit(fromMs)} and entry."atMs" < ${sql.lit(untilMs)}
         and ${isMetered ? metered : sql`entry.kind <> 'charge'`}
         ${subjectIds === undefined ? sql`` : sql`and entry."subjectId" in (${listed(subjectIds)})`}`;
-  const { rows } = await sql<MoneyRow>`select
+  const { rows } = await sql<MoneyRow & { entries: number }>`select count(*) as entries,
       ${isMetered ? sql`'charge' as kind, 'revenue' as "toLedger", 1` : isOfUse} as "isOfUse", ${sql.join(groups)}, ${sumOf(sql`entry."amountMicros"`)} as micros,
       ${needsPeriod && !isMetered ? sql`max(period.id)` : sql`null`} as "lastId"
     from entry ${needsPeriod ? join : sql``} where ${ofResources}
     group by ${sql.join(isMetered ? groups : [...groups, isOfUse])}`.execute(db);
+  for (const { entries } of rows) noteSmallRows(entries);
   return rows;
 }
 
@@ -269,9 +272,10 @@ export async function spotTypes(db: Db): Promise<Set<string>> {
 /** Revenue of each resource since it is there, in micro-dollars; absent: none. */
 export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promise<Map<string, number>> {
   if (subjectIds.length === 0) return new Map();
+  const summed = sql<number>`count(*)`.as('rows');
   const usage = db
     .selectFrom('usagePeriod')
-    .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros')])
+    .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros'), summed])
     .where('subjectId', 'in', subjectIds)
     .groupBy('subjectId');
   const paid = db
@@ -280,12 +284,15 @@ export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promi
       'subjectId',
       sql<number>`sum(case when "toLedger" = 'revenue' then "amountMicros"
         when "fromLedger" = 'revenue' then -"amountMicros" else 0 end)`.as('micros'),
+      summed,
     ])
     .where('subjectId', 'in', subjectIds)
     .where('kind', '<>', 'charge')
     .groupBy('subjectId');
   const sums = new Map<string, number>();
-  for (const { subjectId, micros } of [...(await usage.execute()), ...(await paid.execute())])
+  for (const { subjectId, micros, rows } of [...(await usage.execute()), ...(await paid.execute())]) {
     sums.set(subjectId, (sums.get(subjectId) ?? 0) + micros);
+    noteSmallRows(rows);
+  }
   return sums;
 }

@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { consoleOf, scriptLogOf } from '../../../src/control/inside/logs/engine-logs.ts';
 import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/log-reader.ts';
 import { realTime } from '../../../src/control/base/time.ts';
+import { countingRows } from '../../../src/async/rows-read.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts';
 
@@ -194,4 +195,24 @@ test('holds at most a mebibyte of last lines, and at least one line', async () =
   const last = await Array.fromAsync(reader.read({ tail: 150 }, undefined, quiet()));
   expect(last).toHaveLength(65);
   expect(last.at(-1)?.line.text).toMatch(/^199x/);
+});
+
+test('counts each line that it reads as a tenth of a row, also those that it leaves out', async () => {
+  const stored = { lines: Array.from({ length: 40 }, (_, n) => line(`line ${n}`, 1_000_000 + n)), asked: 0 };
+  const console_ = consoleOf(engineWith(stored), id, realTime);
+  const init = scriptLogOf(engineWith(stored), id, 'init');
+  const after = { after: '1000000.1' };
+  const readers: [LogReader, LogSelection][] = [
+    [console_, { beginning: true }],
+    [console_, { tail: 40 }],
+    [console_, after],
+    [init, { beginning: true }],
+    [init, { tail: 5 }],
+  ];
+  for (const [reader, from] of readers) {
+    let rows = 0;
+    const read = (): Promise<unknown> => Array.fromAsync(reader.read(from, undefined, quiet()));
+    await countingRows((more) => (rows += more), read);
+    expect(Math.round(rows), JSON.stringify(from)).toBe(4);
+  }
 });

@@ -8,6 +8,7 @@ import {
   type LogPosition,
   type PositionMatch,
 } from '../../../domain/log-position.ts';
+import { noteSmallRows } from '../../../async/rows-read.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
 import type { Time } from '../../base/time.ts';
@@ -72,7 +73,10 @@ const positionedLine = (line: LogLine, target: LogPosition | null): PositionedLi
 
 async function* positioned(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
   const positionFor = makeLogPositions();
-  for await (const line of lines) yield positionedLine(line, positionFor(line.atMs));
+  for await (const line of lines) {
+    noteSmallRows(1);
+    yield positionedLine(line, positionFor(line.atMs));
+  }
 }
 
 async function* seekAndFollow(
@@ -132,6 +136,7 @@ async function* resume(
   const [seek, positionFor] = [makePositionSearch(target), makeLogPositions()];
   let match: PositionMatch = 'before';
   for await (const line of await open({ sinceMs: Math.max(0, target.atMs - DISORDER_MS) }, seeking.signal)) {
+    noteSmallRows(1);
     const at = positionFor(line.atMs);
     match = seek(at);
     if (match === 'lost') break;
@@ -171,6 +176,7 @@ async function* numbered(lines: AsyncIterable<LogLine>): AsyncGenerator<Position
   let number = 0;
   for await (const line of lines) {
     number += 1;
+    noteSmallRows(1);
     yield { line, position: String(number), gap: false };
   }
 }

@@ -1,0 +1,92 @@
+/** What a request takes of its account's rate for the rows that it reads. */
+import { expect, onTestFinished, test } from 'vitest';
+import { noteQuery } from '../../../src/async/rows-read.ts';
+import { routeNames, routeOf } from '../../../src/contract/routes.ts';
+import type { Control } from '../../../src/control/index.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { costOfRows, makeRequestRates } from '../../../src/edge/http/request-rates.ts';
+import { exampleRequest } from '../server/route-requests.ts';
+import { fakeCaller, fakeControl } from './fake-control.ts';
+import { startEdge } from './harness.ts';
+
+/** Control that reads `rows` wherever it is asked, and refuses; each token is an account. */
+function readingControl(rows: () => number): { control: Control; asked: Set<string> } {
+  const asked = new Set<string>();
+  let current = '';
+  const fake = fakeControl({
+    access: {
+      authenticate: async (credential) => {
+        current = credential.kind === 'token' ? credential.token : '';
+        return { ...fakeCaller, accountId: current, roles: ['admin'] };
+      },
+    },
+    quotas: { requestsPerSecond: () => 1 },
+  });
+  const read = (): never => {
+    asked.add(current);
+    noteQuery(rows());
+    throw new Refusal('not_now', 'read');
+  };
+  const kept: Record<string, string[]> = {
+    access: ['authenticate'],
+    quotas: ['requestsPerSecond'],
+    audit: ['record'],
+    forwarding: ['onRevoked'],
+  };
+  const part = (name: string, methods: object) =>
+    Object.fromEntries(
+      Object.entries(methods).map(([method, fn]) => [method, kept[name]?.includes(method) ? fn : read]),
+    );
+  const control = Object.fromEntries(
+    Object.entries(fake).map(([name, value]) => [name, typeof value === 'object' ? part(name, value) : value]),
+  );
+  // The shape of the fake.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  return { control: control as unknown as Control, asked };
+}
+
+test('every route that reads takes the rows of its answer, and owes one bucket at most', async () => {
+  const { control, asked } = readingControl(() => 1_000_000);
+  const api = await startEdge(control);
+  onTestFinished(() => api.stop());
+  const unpaid: string[] = [];
+  const names = routeNames.filter((name) => routeOf(name).reads);
+  for (const name of names) {
+    const { method, path, headers, body } = exampleRequest(name);
+    const { headers: answered } = await api.send(path, { method, headers, body: body ?? undefined, token: name });
+    if (answered.ratelimit !== '"account";r=0;t=20') unpaid.push(`${name}: ${String(answered.ratelimit)}`);
+  }
+  const quiet = names.filter((name) => !asked.has(name));
+  expect(unpaid.map((line) => line.split(':')[0])).toEqual(quiet);
+  // Answered from the credential.
+  expect(quiet).toEqual(['userInfo']);
+});
+
+test('a page of a hundred rows takes one request, and 25 more rows one more', async () => {
+  expect([0, 100, 300, 324, 325, 600, 20_000].map(costOfRows)).toEqual([0, 0, 0, 0, 1, 12, 788]);
+  const { control } = readingControl(() => 100);
+  const api = await startEdge(control);
+  onTestFinished(() => api.stop());
+  expect((await api.post('/user/key/list', {}, { token: 'ann' })).headers.ratelimit).toBe('"account";r=9;t=1');
+});
+
+test('a debt makes the next request wait until it is refilled; it shortens no longer one of a body', () => {
+  let nowMs = 5_000;
+  const rates = makeRequestRates({ perAddress: 1, perAccount: () => 1, isProxy: () => false, now: () => nowMs });
+  let shown = '';
+  const reply = { header: (name: string, value: string) => (name === 'ratelimit' ? ((shown = value), reply) : reply) };
+  // The reply is used for its headers alone.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  const to = reply as never;
+  const take = () => rates.takeOfAccount('ann', 1, to);
+  rates.chargeAccount('ann', 1_000, to);
+  expect(shown).toBe('"account";r=0;t=20');
+  nowMs += 10_000;
+  expect(take).toThrow(/25 rows that it reads beyond 300 1 more; wait 1 s/);
+  nowMs += 1_000;
+  take();
+  expect(shown).toBe('"account";r=0;t=10');
+  rates.takeOfAccount('bob', 60, to);
+  rates.chargeAccount('bob', 1, to);
+  expect(shown).toBe('"account";r=0;t=60');
+});
