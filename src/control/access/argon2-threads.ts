@@ -16,5 +16,17 @@ export function makeArgon2Threads(): { argon2id: Argon2id; stop: () => Promise<v
     niceIncrement: LOWEST_PRIORITY,
     idleTimeout: IDLE_MS,
   });
-  return { argon2id: (parameters) => pool.run(parameters), stop: () => pool.destroy() };
+  const ending = new AbortController();
+  return {
+    argon2id: (parameters) =>
+      pool.run(parameters).catch((error: unknown) => {
+        // The pool names several causes, by what its thread did.
+        ending.signal.throwIfAborted();
+        throw error;
+      }),
+    stop() {
+      ending.abort();
+      return pool.destroy();
+    },
+  };
 }

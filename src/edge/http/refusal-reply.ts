@@ -62,9 +62,13 @@ export function answerError(
 
 export const pathOf = (url: string): string => url.split('?', 1)[0] ?? url;
 
-/** Null for a fault of the server. Translates the framework's errors about bodies. */
+/** Null for a fault of the server. Translates aborts, and the framework's errors about bodies. */
 function refusalOf(error: unknown): Refusal | null {
   if (error instanceof Refusal) return error;
+  if (error instanceof Error && error.name === 'AbortError')
+    return new Refusal('unavailable', 'the server is stopping, or the request took too long: send it again', {
+      retryAfterS: 1,
+    });
   if (!(error instanceof Error) || !('code' in error) || !('statusCode' in error)) return null;
   switch (error.code) {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':

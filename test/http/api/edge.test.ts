@@ -1,8 +1,10 @@
 /**
  * Behavior of the HTTP edge alone: routes, methods, error bodies, headers, foreign origins, health.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
+import { makeArgon2Threads } from '../../../src/control/access/argon2-threads.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { Refusal, refusalCodes } from '../../../src/domain/refusal.ts';
 import type { RefusalCode } from '../../../src/domain/refusal.ts';
@@ -24,6 +26,18 @@ const throwing = (error: unknown) => async (): Promise<never> => {
   throw error;
 };
 const token = GOOD_TOKEN;
+
+/** More hashes than threads: some run when the pool ends, others wait. */
+async function hashesAtStop(): Promise<unknown> {
+  const { argon2id, stop } = makeArgon2Threads();
+  const parameters = { message: 'x', nonce: Buffer.alloc(16), parallelism: 1, tagLength: 32, memory: 64, passes: 1 };
+  const hashes = Array.from({ length: 9 }, () => argon2id(parameters));
+  const [ended] = await Promise.all([Promise.allSettled(hashes), stop()]);
+  const failed = ended.filter((one) => one.status === 'rejected');
+  expect(failed.length).toBeGreaterThan(1);
+  for (const { reason } of failed) expect(reason).toMatchObject({ name: 'AbortError' });
+  throw failed[0]?.reason;
+}
 
 describe('routes and methods', () => {
   test('answers an unknown route with a JSON 404 that names method and path, with and without body or login', async () => {
@@ -180,6 +194,21 @@ describe('errors', () => {
       facts: expect.objectContaining({ requestId: 'mine-1', path: '/api/instance/create', err: fault }),
       text: 'request failed',
     });
+  });
+
+  test.each<[string, () => Promise<unknown>]>([
+    ['a signal', async () => AbortSignal.abort().throwIfAborted()],
+    ['a sleep', () => sleep(1, undefined, { signal: AbortSignal.abort() })],
+    ['the hashes at a stop', hashesAtStop],
+  ])('an abort of %s is a 503, and no error in the log: the server stops, or the client has gone', async (_, work) => {
+    const launch = async (): Promise<never> => {
+      await work();
+      throw new Error('not aborted');
+    };
+    const api = await start({ instances: { launch } });
+    const reply = await api.post('/instance/create', launchRequest(), { token });
+    expect(reply).toMatchObject({ status: 503, headers: { 'x-error-code': 'unavailable', 'retry-after': '1' } });
+    expect(api.logged).toEqual([]);
   });
 
   test('a server error during authentication is a 500, not a 401', async () => {
