@@ -80,8 +80,12 @@ export function plan(instance: Instance, observation: InstanceObservation, nowMs
     return { do: 'mark', show: diagnosisFields('EngineUnreachable', observation.reason), afterMs };
   }
   // An engine outage restarts the deadlines instead of failing instances.
-  if (observed.diagnosis === 'EngineUnreachable')
-    return { do: 'mark', show: { ...diagnosisFields('', ''), countedFromMs: nowMs } };
+  if (observed.diagnosis === 'EngineUnreachable') {
+    const show = outageEnded(instance, observation)
+      ? endedFields(instance, nowMs, 'EngineUnreachable', 'the run ended while the container engine did not answer')
+      : diagnosisFields('', '');
+    return { do: 'mark', show: { ...show, countedFromMs: nowMs } };
+  }
   const step = planKnown(instance, observation, nowMs, limits);
   const atRest = step.do === 'rest' && step.afterMs === undefined;
   if (atRest && isExpanding(instance)) return { do: 'grow' };
@@ -136,7 +140,7 @@ const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
 function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
   if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
   const { running, exitCode, docker, disruption, reserved } = observation;
-  // The sidecar of a Pod starts before the first exit code, and ends with the Pod of a disruption.
+  // A Pod that starts has a sidecar before an exit code; a disruption ends both.
   return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
 }
 
@@ -233,6 +237,8 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
         limits,
       );
     }
+    // Held, as by a pause: what the next start fails by ends no run.
+    return { do: 'mark', show: endedFields(instance, nowMs, '', '') };
   }
   const pauseMs = remainingBackOffMs(instance, observation, nowMs, limits);
   if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
@@ -311,6 +317,15 @@ function endedFields(
     message: '',
     ...diagnosisFields(reason, text),
   };
+}
+
+/** Whether the run of before an outage is over, and names no other cause. */
+function outageEnded({ desired, mustHalt, observed }: Instance, observation: KnownObservation): boolean {
+  if (desired !== 'running' || mustHalt || !hadStarted(observed)) return false;
+  if (observation.kind === 'absent') return true;
+  const { running, exitCode, outOfMemory, disruption } = observation;
+  if (outOfMemory || disruption) return false;
+  return running ? isOtherRun(observed, observation) : exitCode !== null;
 }
 
 const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObservation): boolean =>

@@ -13,13 +13,16 @@ import { HOUR, MINUTE } from './zones.ts';
 export type Meter = 'compute' | 'disks' | 'volume' | 'snapshot';
 
 type InstanceFact =
-  'container' | 'running' | 'ended' | 'evicted' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew';
+  'container' | 'running' | 'ended' | 'evicted' | 'lost' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew';
 
 /** Prices are micro-dollars: per hour of `compute`, per GB and 30 days of the others. */
 export type Fact = { at: number } & (
   | { fact: 'price'; of: 'keptDisk' | 'filesystem' | 'highspeedstorage' | 'snapshot'; price: number }
   | { fact: 'launch'; id: string; hourly?: number; paid?: Omit<PaidSpan, 'begin'>; diskGB: number; scope?: Scope }
-  /** `container`: its container runs; `evicted`: the host has ended it. */
+  /**
+   * `container`: its container runs; `evicted`: the host has ended it; `lost`: it is found ended
+   * after an outage of the engine.
+   */
   | { fact: InstanceFact; id: string }
   /** The next run's price, after a change of type. */
   | { fact: 'repriced'; id: string; hourly: number }
@@ -299,6 +302,7 @@ class Calculator {
         if (life.hourly !== undefined && compute.open === undefined) this.#begin(compute, life.hourly, 1);
         return;
       case 'evicted':
+      case 'lost':
         this.#close(compute);
         if (!life.isRunning) for (const payment of compute.payments.splice(0)) this.#purses.takeBack(payment);
         return;

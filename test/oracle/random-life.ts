@@ -8,6 +8,8 @@ interface Subject {
   state: 'starting' | 'container' | 'running' | 'stopped' | 'live' | 'lost' | 'gone';
   sizeGB: number;
   type: string;
+  /** The engine was away since Berth last saw its run. */
+  wasAway: boolean;
 }
 
 const SUBJECTS = 6;
@@ -45,7 +47,10 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
 
   const book = (times: number): void => {
     for (let time = 0; time < times; time++) {
-      if (!isAway) add({ fact: 'saw' });
+      if (!isAway) {
+        add({ fact: 'saw' });
+        for (const one of subjects) one.wasAway = false;
+      }
       add({ fact: 'booked' });
     }
   };
@@ -63,7 +68,7 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
     const id = `${kind}-${subjects.length}`;
     const sizeGB = 1 + digit(97);
     const type = pick(TYPES, digit);
-    subjects.push({ id, kind, state: kind === 'instance' ? 'starting' : 'live', sizeGB, type });
+    subjects.push({ id, kind, state: kind === 'instance' ? 'starting' : 'live', sizeGB, type, wasAway: false });
     const scope = { region: 'region' };
     if (kind === 'instance')
       add({ fact: 'launch', id, hourly: pick(prices, digit), diskGB: sizeGB, scope: { ...scope, instanceType: type } });
@@ -75,11 +80,12 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
     const { id } = one;
     const choice = digit(8);
     const become = (
-      fact: 'container' | 'running' | 'ended' | 'evicted' | 'start' | 'stop' | 'restart' | 'terminate',
+      fact: 'container' | 'running' | 'ended' | 'evicted' | 'lost' | 'start' | 'stop' | 'restart' | 'terminate',
       state: Subject['state'],
     ) => {
       add({ fact, id });
       one.state = state;
+      one.wasAway &&= state === 'running';
     };
     if (choice === 0) return become('terminate', 'gone');
     if (one.state === 'stopped') return become('start', 'starting');
@@ -89,7 +95,10 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
       if (isAway) return undefined;
       return choice < 5 ? become('running', 'running') : become('container', 'container');
     }
-    if (choice < 3) return isAway ? undefined : become(choice === 1 ? 'ended' : 'evicted', 'starting');
+    if (choice < 3) {
+      if (isAway) return undefined;
+      return become(choice === 2 ? 'evicted' : one.wasAway ? 'lost' : 'ended', 'starting');
+    }
     if (one.state === 'container')
       return choice < 6 && !isAway ? become('running', 'running') : become('stop', 'stopped');
     return choice < 5 ? become('restart', 'starting') : become('stop', 'stopped');
@@ -155,6 +164,7 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
       return add({ fact: 'step', byMs });
     }
     isAway = !isAway;
+    for (const one of subjects) one.wasAway = one.state === 'container' || one.state === 'running';
     at += 5_000;
     add({ fact: isAway ? 'away' : 'answers' });
     return undefined;

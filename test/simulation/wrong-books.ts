@@ -202,8 +202,8 @@ export function wrongReplay(events: readonly RateEvent[], periods: readonly Peri
       ];
 }
 
-/** Reasons of host, engine and operator; no owner can cause them. */
-const HOST_ENDS = ['Evicted', 'EngineUnreachable', 'VolumeLost', 'DisksFailed', 'DisksLost', 'DiskFull', 'PortsUsedUp'];
+/** Reasons of host and engine that end a run. */
+const HOST_ENDS = ['Evicted', 'EngineUnreachable'];
 
 /** A run that the host or an operator ended before it was Running is refunded, once. */
 export function wrongRefunds(

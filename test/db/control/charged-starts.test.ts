@@ -71,6 +71,16 @@ const entriesOf = ({ store }: World, id: string) =>
 const sumOf = (entries: readonly { kind: string; amountMicros: number }[], kind: string): number =>
   entries.reduce((sum, one) => (one.kind === kind ? sum + one.amountMicros : sum), 0);
 
+/** Kills the containers while the engine is away, as a restart of the engine does. */
+async function endInOutage({ engine, until }: World, ids: readonly string[]): Promise<void> {
+  engine.host.goAway(HOUR_MS);
+  for (const id of ids) {
+    await until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable');
+    await engine.host.crash(instanceId(id));
+  }
+  engine.host.comeBack();
+}
+
 /** Every view of the month has the same sums, each quantity × price. */
 async function expectBooksAgree(world: World, caller: Caller, nowMs: number): Promise<void> {
   // A booking between two views would make them differ.
@@ -170,6 +180,29 @@ onBothEngines('a start', { postgres: 'always' }, (open) => {
       [true, -1],
     ]);
     await instances.terminate(ann, { instanceId: id }, null);
+    await settled(world);
+    await expectBooksAgree(world, ann, nowMs());
+  });
+
+  test('that an outage of the engine ended is refunded, and counts as no attempt', async () => {
+    const { world, ann, inUse, pass, runsOf, instances, nowMs } = await openWorld(open);
+    const [hourly, daily] = [await inUse(byHour), await inUse(byDay)];
+    pass(50_000);
+    await endInOutage(world, [hourly, daily]);
+    for (const id of [hourly, daily]) {
+      await eventually(async () => (await runsOf(id)).length === 2);
+      const row = await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirst();
+      expect(row?.attempts).toBe(0);
+    }
+    expect(await eventsOf(world, daily, 'instance.startRefunded')).toEqual([
+      { reason: 'EngineUnreachable', amount: 0, paidTime: true },
+    ]);
+    const [first] = await runsOf(hourly);
+    const refunds = (await entriesOf(world, hourly)).filter(({ kind }) => kind === 'refund');
+    expect(sumOf(refunds, 'refund')).toBe(first?.chargedMicros);
+    for (const { reason, periodId } of refunds)
+      expect([reason, periodId]).toEqual(['start: EngineUnreachable', first?.id]);
+    for (const id of [hourly, daily]) await instances.terminate(ann, { instanceId: id }, null);
     await settled(world);
     await expectBooksAgree(world, ann, nowMs());
   });

@@ -200,6 +200,7 @@ export function chargeLife(
     running: 'Running',
     ended: 'Restarting',
     evicted: 'Starting',
+    lost: 'Starting',
     start: 'Starting',
     stop: 'Stopping',
     restart: 'Restarting',
@@ -218,7 +219,7 @@ export function chargeLife(
         ...row.observed,
         status: status as Instance['observed']['status'],
         phase: what === 'container' ? 'WaitReady' : 'Queued',
-        diagnosis: what === 'evicted' ? 'Evicted' : '',
+        diagnosis: what === 'evicted' ? 'Evicted' : what === 'lost' ? 'EngineUnreachable' : '',
       },
     };
     change(id, { kind: 'instance', row: next });

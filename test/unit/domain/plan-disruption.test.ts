@@ -1,8 +1,104 @@
 /** Runs that an engine ends or begins without Berth, as a cluster does. */
 import { describe, expect, test } from 'vitest';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { plan, type InstanceObservation } from '../../../src/domain/plan.ts';
-import { at, endsAtMs, leaving, limits, now, running, taken } from './plan-fixture.ts';
+import { isInUse, type Instance } from '../../../src/domain/instance.ts';
+import { plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
+import { runChange, startOutcomes } from '../../../src/domain/start-outcomes.ts';
+import {
+  absent,
+  at,
+  created,
+  ended,
+  endsAtMs,
+  leaving,
+  leftDocker,
+  limits,
+  now,
+  reserved,
+  running,
+  taken,
+} from './plan-fixture.ts';
+
+const inUse = [
+  at('running', { status: 'Starting', phase: 'WaitReady', runStartedAtMs: now - 1_000 }, { attempts: 2 }),
+  at('running', { status: 'Restarting', phase: 'WaitReady', runStartedAtMs: now - 1_000 }, { attempts: 2 }),
+  at('running', { status: 'Running', phase: 'Ready', runStartedAtMs: now - 1_000 }, { attempts: 2 }),
+];
+const afterOutage = (instance: Instance): Instance => ({
+  ...instance,
+  observed: { ...instance.observed, diagnosis: 'EngineUnreachable' },
+});
+const show = (instance: Instance, step: Step): Instance => ({
+  ...instance,
+  ...(step.do === 'failPermanently' ? { desired: 'stopped' } : {}),
+  observed: { ...instance.observed, ...('show' in step ? step.show : {}) },
+});
+
+describe('plan, after an outage of the engine', () => {
+  test.each([
+    ['exited', ended],
+    ['is gone', absent],
+    ['is another', { ...running, startedAtMs: now - 500 }],
+    ['exited before its Docker', leftDocker],
+  ] as const)('ends a run that %s by the outage, without a failed attempt, and starts it again', (_, found) => {
+    for (const instance of inUse.map(afterOutage)) {
+      const step = plan(instance, found, now, limits);
+      const shown = { phase: 'Queued', healthy: false, diagnosis: 'EngineUnreachable', countedFromMs: now };
+      expect(step).toMatchObject({ do: 'mark', show: shown });
+      expect(step).not.toHaveProperty('attempts');
+      expect(step, 'the next step follows at once').not.toHaveProperty('afterMs');
+      const queued = show(instance, step);
+      expect(plan(queued, found, now, limits)).toMatchObject({ do: 'mark', show: { diagnosis: '' } });
+    }
+  });
+
+  test('goes on with a run that outlasted it, and ends by its own reason one that had used up its memory or node', () => {
+    for (const instance of inUse.map(afterOutage)) {
+      for (const found of [running, { ...ended, outOfMemory: true }, taken, leaving]) {
+        const show = { diagnosis: '', diagnosisMessage: '', countedFromMs: now };
+        expect(plan(instance, found, now, limits)).toEqual({ do: 'mark', show });
+      }
+    }
+  });
+});
+
+describe('the end of a run', () => {
+  const used = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, isOwnUse: true } } as const;
+  const paused = { ...ended, exitCode: null };
+  const oom = { ...ended, outOfMemory: true };
+  const found = [running, ended, oom, reserved, leftDocker, paused, created, absent, leaving, taken, used];
+  const late = now + limits.startDeadlineMs + 1;
+  const instances = inUse
+    .flatMap((one) => [one, { ...one, attempts: limits.maxAttempts }])
+    .flatMap((one) => [one, afterOutage(one), { ...one, spec: { ...one.spec, isSpot: true } }]);
+  const steps = [now, late].flatMap((atMs) =>
+    instances.flatMap((instance) =>
+      found.map((seen) => ({ instance, atMs, step: plan(instance, seen, atMs, limits) })),
+    ),
+  );
+
+  test('before `Running` is paid or refunded, and refunded for an outage, an eviction and an operator alone', () => {
+    const changes = steps
+      .map(({ instance, step, atMs }) => ({ before: instance, after: show(instance, step), atMs }))
+      .filter(({ before, after }) => before.observed.status !== 'Running' && !isInUse(after));
+    const reasons = new Set(changes.map(({ after }) => after.observed.diagnosis));
+    expect([...reasons].toSorted()).toEqual(
+      ['', 'ContainerExited', 'CrashLoop', 'EngineUnreachable', 'Evicted', 'OutOfMemory', 'StartTimeout'].toSorted(),
+    );
+    const refunds = changes.flatMap(({ before, after, atMs }) => runChange(before, after, atMs).refundFor ?? []);
+    expect(new Set(refunds)).toEqual(new Set(['EngineUnreachable', 'Evicted']));
+    const refunded = Object.entries(startOutcomes).flatMap(([reason, is]) => (is === 'refunded' ? [reason] : []));
+    expect(refunded.toSorted()).toEqual(['EngineUnreachable', 'Evicted', 'OperatorStop']);
+    expect([...reasons].map((reason) => startOutcomes[reason])).not.toContain('free');
+  });
+
+  test('comes before the steps of the next start, whose failures end no run', () => {
+    expect(steps.filter(({ instance, step }) => step.do === 'ensure' && isInUse(instance))).toEqual([]);
+    const [instance] = inUse as [Instance];
+    const step = plan(instance, paused, now, limits);
+    expect(step, 'no attempt of its own').toMatchObject({ do: 'mark', show: { phase: 'Queued', diagnosis: '' } });
+    expect(plan(show(instance, step), paused, now, limits).do).toBe('ensure');
+  });
+});
 
 describe('plan, for a run that the engine takes away', () => {
   const ready = { status: 'Running', phase: 'Ready', healthy: true, runningSinceMs: now - 5_000 } as const;
