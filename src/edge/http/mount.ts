@@ -107,12 +107,14 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
         request.caller = await deps.authenticate({ kind: 'token', token: result['accessToken'] });
       return result;
     });
-  const mountClosed = <Name extends ClosedRouteName>(name: Name): void =>
+  const mountClosed = <Name extends ClosedRouteName>(name: Name): void => {
+    const waits = isReport(name);
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
       const answer = () => closed[name](caller, input);
-      return isReport(jsonRouteOf(name)) ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
+      return waits ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
     });
+  };
   for (const name of jsonRouteNames) {
     if (isOpen(name)) mountOpen(name);
     else mountClosed(name);

@@ -7,7 +7,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
-import type { Route } from '../../contract/route.ts';
+import { routeOf, type RouteName } from '../../contract/routes.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const AT_ONCE = 4;
@@ -16,9 +16,24 @@ const PER_ACCOUNT = 1;
 const MAX_OF_ACCOUNT = 16;
 const LONGEST_PAUSE_MS = 2_000;
 
-/** Statements, usage, exports, forecasts and quotes. */
-export const isReport = ({ path, reads }: Pick<Route, 'path' | 'reads'>): boolean =>
-  reads && /^\/(?:(?:admin\/)?billing\/|instance\/quote$)/.test(path);
+/** Reads whose rows nothing bounds, besides those of billing. */
+const others: ReadonlySet<RouteName> = new Set<RouteName>([
+  'quote',
+  'instanceFigures',
+  'listPrices',
+  'listPriceChanges',
+  'listAccountEntries',
+  'listAccountBudgets',
+  'listAudit',
+  'listAccounts',
+  'listAllInstances',
+  'listAllVolumes',
+  'getAccount',
+  'fleet',
+]);
+
+export const isReport = (name: RouteName): boolean =>
+  others.has(name) || (routeOf(name).reads && routeOf(name).path.startsWith('/billing/'));
 
 /** Runs one step of a report when its account has its turn. */
 export type RunStep = <T>(step: () => Promise<T>) => Promise<T>;

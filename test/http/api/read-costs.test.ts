@@ -1,0 +1,142 @@
+/** Reads that wait in the queue of reports, and how many rows all others read at most. */
+import { readFile } from 'node:fs/promises';
+import { sql } from 'kysely';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MAX_PAGE_SIZE } from '../../../src/contract/common.ts';
+import { exampleOf } from '../../../src/contract/examples.ts';
+import { BASE_PATH, jsonRouteNames, jsonRouteOf, type JsonRouteName } from '../../../src/contract/routes.ts';
+import type { Control } from '../../../src/control/index.ts';
+import { bodyOf, exampleRequest, fieldsOf } from '../server/route-requests.ts';
+import { ids as catalogIds } from './control-fixture.ts';
+import { fakeCaller, fakeControl } from './fake-control.ts';
+import { launchRequest, startApi, startEdge, type Account, type TestApi } from './harness.ts';
+
+const queuedFile = new URL('../../expected/queued-routes.txt', import.meta.url);
+const ROWS = 3_000;
+/** Reports of an account that may be under way. */
+const UNDER_WAY = 16;
+const reads = jsonRouteNames.filter((name) => jsonRouteOf(name).reads);
+
+let api: TestApi;
+let alice: Account;
+let ids: Record<string, string>;
+
+/** Copies a row of a table; `changed` are columns by `i`, '' for one that the database fills. */
+async function multiply(table: string, changed: Record<string, string>): Promise<void> {
+  await api.wired.store.write(async (tx) => {
+    const { rows } = await sql<{ name: string }>`select name from pragma_table_info(${table})`.execute(tx);
+    const columns = rows.map(({ name }) => name).filter((name) => changed[name] !== '');
+    const values = columns.map((name) => (changed[name] === undefined ? sql.ref(name) : sql.raw(changed[name])));
+    await sql`insert into ${sql.table(table)} (${sql.join(columns.map((name) => sql.ref(name)))})
+      with recursive n(i) as (select 1 union all select i + 1 from n where i + 1 < ${sql.lit(ROWS)})
+      select ${sql.join(values)} from n cross join (select * from ${sql.table(table)} limit 1)`.execute(tx);
+  });
+}
+
+const numbered = (column: string): string => `substr("${column}", 1, length("${column}") - 6) || (100000 + i)`;
+
+beforeAll(async () => {
+  api = await startApi();
+  alice = await api.newAccount();
+  const { client } = alice;
+  const { instanceId } = await client.launch(launchRequest());
+  const volume = { name: 'v', sizeGB: 1, region: catalogIds.region, volumeType: 'filesystem' } as const;
+  const { id: volumeId } = (await client.createVolume(volume)).volume;
+  const { userId: accountId } = await client.userInfo({});
+  ids = { instanceId, volumeId, accountId, username: alice.username };
+  const { store } = api.wired;
+  await store.write((tx) => tx.deleteFrom('event').where('subjectId', '<>', instanceId).execute());
+  await store.write((tx) => tx.deleteFrom('session').where('accountId', '<>', accountId).execute());
+  await multiply('event', { id: '', seq: '100 + i' });
+  await store.write((tx) =>
+    tx
+      .updateTable('account')
+      .set({ eventSeq: ROWS + 100 })
+      .execute(),
+  );
+  await multiply('session', { id: numbered('id') });
+  await multiply('instance', { id: numbered('id') });
+  await multiply('volume', { id: numbered('id'), liveName: "'v' || i" });
+  await store.write((tx) =>
+    sql`with recursive n(i) as (select 1 union all select i + 1 from n where i + 1 < ${sql.lit(ROWS)})
+      insert into operation (id, "accountId", "subjectId", generation, kind, "archivedAtMs", operation)
+      select ${instanceId} || '.' || (100 + i), ${accountId}, ${instanceId}, 100 + i, 'stop', 1, instance.operation
+      from n join instance on instance.id = ${instanceId}`.execute(tx),
+  );
+});
+afterAll(() => api.stop());
+
+/** Control that answers nothing before `end`; `flooded` once more ask than may be under way. */
+function waitingControl(): { control: Control; flooded: Promise<null>; end: () => void } {
+  let asked = 0;
+  const { promise: flooded, resolve: flood } = Promise.withResolvers<null>();
+  const { promise, resolve: end } = Promise.withResolvers<void>();
+  const wait = async (): Promise<never> => {
+    asked += 1;
+    if (asked > UNDER_WAY) flood(null);
+    await promise;
+    throw new Error('asked');
+  };
+  const fake = fakeControl({ access: { authenticate: async () => ({ ...fakeCaller, roles: ['admin'] }) } });
+  const kept = new Set(['authenticate', 'requestsPerSecond', 'record', 'onRevoked']);
+  const waiting = (methods: object) =>
+    Object.fromEntries(Object.entries(methods).map(([name, method]) => [name, kept.has(name) ? method : wait]));
+  const parts = Object.entries(fake).map(([name, value]) => [name, typeof value === 'object' ? waiting(value) : value]);
+  return { control: Object.fromEntries(parts), flooded, end };
+}
+
+/** Whether one request more than may be under way is refused while none is answered. */
+async function isQueued(name: JsonRouteName): Promise<boolean> {
+  const { control, flooded, end } = waitingControl();
+  const edge = await startEdge(control);
+  const { method, path, headers, body } = exampleRequest(name);
+  const flood = Array.from({ length: UNDER_WAY + 1 }, () =>
+    edge.send(path, { method, headers, body: body ?? undefined, token: 'any' }),
+  );
+  try {
+    const answer = await Promise.race([...flood, flooded]);
+    return answer?.status === 429;
+  } finally {
+    end();
+    await Promise.all(flood);
+    await edge.stop();
+  }
+}
+
+test('the listed reads wait in the queue of reports', async () => {
+  const queued: string[] = [];
+  for (const name of reads) if (await isQueued(name)) queued.push(name);
+  await expect(`${queued.join('\n')}\n`).toMatchFileSnapshot('../../expected/queued-routes.txt');
+});
+
+test('every other read reads 775 rows at most, of 3,000 of everything', async () => {
+  const queued = new Set((await readFile(queuedFile, 'utf8')).split('\n'));
+  const { control } = api.wired;
+  const caller = await control.access.authenticate({ kind: 'token', token: alice.token });
+  const access = { ...control.access, authenticate: async () => ({ ...caller, roles: ['admin' as const] }) };
+  const quotas = { ...control.quotas, requestsPerSecond: () => 1 };
+  const long: string[] = [];
+  for (const name of reads.filter((one) => !queued.has(one))) {
+    const { body: schema, path, method } = jsonRouteOf(name);
+    const pager = { currentPage: 1, pageSize: MAX_PAGE_SIZE };
+    const example = Object(exampleOf(schema));
+    const body = {
+      ...example,
+      ...fieldsOf(name, { ...bodyOf(ids), source: 'events', tail: 5_000, pager }),
+      ...(name === 'listOperations' ? { volumeId: undefined } : {}),
+    };
+    const edge = await startEdge({ ...control, access, quotas });
+    const { status, headers } = await edge.send(BASE_PATH + path, {
+      method,
+      token: 'any',
+      headers: method === 'POST' ? { 'content-type': 'application/json' } : {},
+      body: method === 'POST' ? body : undefined,
+    });
+    await edge.stop();
+    expect([200, 404, 409], `${name}: ${status}`).toContain(status);
+    // Of 775 rows, 300 are free, and 25 each take one of ten requests and of ten that may be owed.
+    if (headers.ratelimit === '"account";r=0;t=20') long.push(name);
+  }
+  // Has a limit of its own: most of its time is spent by engines, which must not hold up reports.
+  expect(long).toEqual(['logs']);
+});
