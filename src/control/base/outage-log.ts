@@ -7,6 +7,7 @@ import { makeBackOff } from '../../async/retry.ts';
 import { isEngineAway } from '../../domain/engine-fault.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { reasonText } from '../../domain/unknown-error.ts';
+import { isStorageFull } from '../../store/db/errors.ts';
 import type { SpaceReserve } from '../../store/db/space-reserve.ts';
 import type { Log } from './logger.ts';
 import type { Regions } from './regions.ts';
@@ -22,7 +23,7 @@ export function makeOutageLog(
   const write =
     (level: keyof Log): Log[keyof Log] =>
     ({ err, ...facts }, text) => {
-      const isOutOfSpace = err instanceof Refusal && err.code === 'storage_full';
+      const isOutOfSpace = isStorageFull(err) || (err instanceof Refusal && err.code === 'storage_full');
       if (!isOutOfSpace && !isEngineAway(err)) return log[level](err === undefined ? facts : { ...facts, err }, text);
       const isReported = isOutOfSpace ? reserve.isFull() : regions.all().some(({ health }) => !health.answers);
       log[isReported ? 'debug' : level]({ ...facts, reason: reasonText(err) }, text);

@@ -23,6 +23,8 @@ export const FULL_BELOW_BYTES = 16 * MIB;
 const PIECE_BYTES = 64 * KIB;
 /** Kept for a start, which creates the index of the database, and writes before it serves. */
 const FREE_AT_START_BYTES = MIB;
+/** The state may begin and end with each file that another program writes. */
+const REPORTED_EVERY_MS = 5 * 60_000;
 
 export interface SpaceReserve {
   isFull(): boolean;
@@ -35,10 +37,21 @@ export interface SpaceReserve {
 export const noReserve: SpaceReserve = { isFull: () => false, release: () => false, check: async () => {} };
 
 /** Call with the folder's lock (`lockFolder`) acquired. */
-export async function openSpaceReserve({ folder, log }: { folder: string; log: StoreLog }): Promise<SpaceReserve> {
+export async function openSpaceReserve({
+  folder,
+  log,
+  now = () => performance.now(),
+}: {
+  folder: string;
+  log: StoreLog;
+  /** Milliseconds that never go back. */
+  now?: () => number;
+}): Promise<SpaceReserve> {
   const file = join(folder, 'space-reserve');
   closeSync(openSync(file, 'a', 0o600));
   let isFull = true;
+  let isReported = false;
+  let reportedMs = -Infinity;
   const size = (): number => statSync(file).size;
   const freeBytes = (): number => {
     const { bsize, bavail } = statfsSync(folder);
@@ -52,6 +65,9 @@ export async function openSpaceReserve({ folder, log }: { folder: string; log: S
   };
   const begin = (): void => {
     isFull = true;
+    if (isReported || now() - reportedMs < REPORTED_EVERY_MS) return;
+    isReported = true;
+    reportedMs = now();
     const text =
       'the file system of the data folder is full: until you free or add space, only logins, stops and deletions are stored';
     log.error({ folder, freeBytes: freeBytes(), reserveBytes: size() }, text);
@@ -75,15 +91,19 @@ export async function openSpaceReserve({ folder, log }: { folder: string; log: S
   return {
     isFull: () => isFull,
     release() {
-      if (!isFull) begin();
+      begin();
       return shorten(PIECE_BYTES);
     },
     async check() {
-      if (!isFull && freeBytes() < FULL_BELOW_BYTES) begin();
-      if (!isFull) return;
-      if (await refill()) log.warn({ folder }, 'the file system of the data folder has space again');
+      if (!isFull && freeBytes() >= FULL_BELOW_BYTES) return;
+      if (isFull && (await refill())) {
+        if (isReported) log.warn({ folder }, 'the file system of the data folder has space again');
+        isReported = false;
+        return;
+      }
+      begin();
       // For files beside the database.
-      else keepFree(PIECE_BYTES);
+      keepFree(PIECE_BYTES);
     },
   };
 }

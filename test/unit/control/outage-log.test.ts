@@ -3,7 +3,7 @@ import { makeOutageLog } from '../../../src/control/base/outage-log.ts';
 import { storageFull } from '../../../src/domain/refusal.ts';
 import { noReserve } from '../../../src/store/db/space-reserve.ts';
 
-test('failed writes on a reported full disk are lines at level debug, without a stack', () => {
+test('failed writes to the database or a file on a reported full disk are lines at level debug, without a stack', () => {
   const lines: [level: string, facts: object][] = [];
   const write = (level: string) => (facts: object) => void lines.push([level, facts]);
   const log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
@@ -15,7 +15,8 @@ test('failed writes on a reported full disk are lines at level debug, without a 
   isFull = true;
   outageLog.error({ err, task: 'b' }, 'failed');
   outageLog.error({ err: new Error('other') }, 'failed');
+  outageLog.warn({ err: Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' }), task: 'c' }, 'failed');
   const reason = expect.stringContaining('is full');
-  expect(lines.map(([level]) => level)).toEqual(['warn', 'debug', 'error']);
+  expect(lines.map(([level]) => level)).toEqual(['warn', 'debug', 'error', 'debug']);
   expect(lines[1]?.[1]).toEqual({ task: 'b', reason });
 });

@@ -43,3 +43,28 @@ test('completes at the start what is left of the reserve', async () => {
   expect(reserve.release()).toBe(true);
   expect(statSync(file).size).toBe(RESERVE_BYTES / 16);
 });
+
+test('reports a state that begins and ends again and again once in five minutes, with its end', async () => {
+  const { folder, log, texts } = newFolder();
+  let nowMs = 0;
+  const reserve = await openSpaceReserve({ folder, log, now: () => nowMs });
+  const fillAndFree = async (): Promise<void> => {
+    while (reserve.release());
+    expect(reserve.isFull()).toBe(true);
+    await reserve.check();
+    expect(reserve.isFull()).toBe(false);
+  };
+  for (let times = 0; times < 20; times += 1) {
+    await fillAndFree();
+    nowMs += 10_000;
+  }
+  expect(texts).toEqual([full, again]);
+  // Begins unreported, and lasts.
+  reserve.release();
+  expect(texts).toHaveLength(2);
+  nowMs += 100_000;
+  reserve.release();
+  expect(texts).toEqual([full, again, full]);
+  await reserve.check();
+  expect(texts).toEqual([full, again, full, again]);
+});
