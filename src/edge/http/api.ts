@@ -263,7 +263,7 @@ function makeServer(
   app.removeAllContentTypeParsers();
   const budget = makeBodyBudget();
   app.decorateRequest('payForBody', null);
-  app.addHook('preParsing', async (request, reply) => {
+  app.addHook('preParsing', (request, reply, payload, done) => {
     request.payForBody = (bytes) => {
       const { caller, ip } = request;
       const cost = costOfBody(bytes);
@@ -271,6 +271,7 @@ function makeServer(
       if (caller === null) rates.takeOfAddress(ip, reply, cost);
       else rates.takeOfAccount(caller.accountId, cost, reply);
     };
+    done(null, payload);
   });
   // Raw bytes: parsing follows authorization. A refused body is paid like any other.
   app.addContentTypeParser('*', (request, payload, done) => {
