@@ -6,6 +6,7 @@ import type { EntryRow } from '../../store/tables/ledger.ts';
 import {
   END_OF_TIME_MS,
   moneyIn,
+  nextPeriods,
   nextSlice,
   timeIn,
   type Grouping,
@@ -73,11 +74,41 @@ const ROWS_AT_ONCE = 1_000;
 const SLICE_MS = 5 * 24 * 3_600_000;
 const WHOLE = { openedAtMs: 0, upToMs: END_OF_TIME_MS };
 
+/** Groups of resources with few periods, and spans of ids of the others. */
+export async function partsOf({ store, time }: ReportDeps, { subjectIds, ...grouping }: Grouping): Promise<Grouping[]> {
+  const nextOf = (ids: readonly string[], after: number) => nextPeriods(store.read, ids, after, PAIRS_AT_ONCE);
+  const isWhole = subjectIds === undefined || store.kind !== 'sqlite';
+  if (isWhole || (await nextOf(subjectIds, 0)).count < PAIRS_AT_ONCE) return [{ subjectIds, ...grouping }];
+  const parts: Grouping[] = [];
+  let few: string[] = [];
+  let periods = 0;
+  for (const subjectId of subjectIds) {
+    let after = 0;
+    let next = await nextOf([subjectId], after);
+    for (; next.count === PAIRS_AT_ONCE; next = await nextOf([subjectId], after)) {
+      parts.push({ ...grouping, subjectIds: [subjectId], ids: { after, upTo: next.lastId } });
+      after = next.lastId;
+      await nextTurn(time);
+    }
+    if (after > 0) {
+      parts.push({ ...grouping, subjectIds: [subjectId], ids: { after, upTo: END_OF_TIME_MS } });
+      continue;
+    }
+    few.push(subjectId);
+    periods += next.count;
+    if (periods < PAIRS_AT_ONCE) continue;
+    parts.push({ ...grouping, subjectIds: few });
+    [few, periods] = [[], 0];
+    await nextTurn(time);
+  }
+  return few.length > 0 ? [...parts, { ...grouping, subjectIds: few }] : parts;
+}
+
 async function* timeRows(
   { store, time }: ReportDeps,
   accountId: string,
   spans: readonly TimeSpan[],
-  grouping: Grouping,
+  { grouping, parts }: { grouping: Grouping; parts: readonly Grouping[] },
 ): AsyncGenerator<TimeRow[]> {
   const size = store.kind === 'sqlite' ? Math.ceil(PAIRS_AT_ONCE / spans.length) : null;
   const isWhole = size === null || grouping.subjectIds !== undefined;
@@ -85,8 +116,10 @@ async function* timeRows(
     const slice = isWhole ? WHOLE : await nextSlice(store.read, accountId, afterMs, size);
     const { openedAtMs, upToMs } = slice;
     const touched = spans.filter(({ fromMs, untilMs }) => fromMs < upToMs && untilMs > openedAtMs);
-    if (touched.length > 0) yield await timeIn(store.read, accountId, touched, grouping, { afterMs, upToMs });
-    await nextTurn(time);
+    for (const part of touched.length > 0 ? parts : []) {
+      yield await timeIn(store.read, accountId, touched, part, { afterMs, upToMs });
+      await nextTurn(time);
+    }
     afterMs = upToMs;
   }
   yield await timeIn(store.read, accountId, spans, grouping, { openUntilMs: time.now() });
@@ -98,6 +131,7 @@ export async function* moneyRows(
   accountId: string,
   { fromMs, untilMs }: TimeSpan,
   grouping: Grouping,
+  parts: readonly Grouping[] = [grouping],
 ): AsyncGenerator<MoneyRow[]> {
   const lastMs = Math.min(untilMs, time.now());
   const isSliced = store.kind === 'sqlite' && grouping.subjectIds === undefined;
@@ -111,7 +145,10 @@ export async function* moneyRows(
     );
     await nextTurn(time);
   }
-  yield await moneyIn(store.read, accountId, { fromMs: from, untilMs }, { ...grouping, isMetered: true });
+  for (const part of parts) {
+    yield await moneyIn(store.read, accountId, { fromMs: from, untilMs }, { ...part, isMetered: true });
+    if (part.ids) await nextTurn(time);
+  }
   yield await moneyIn(store.read, accountId, { fromMs, untilMs }, { ...grouping, isMetered: false });
 }
 
@@ -127,11 +164,12 @@ export async function report(
   }: Grouping & { keyOf?: (row: TimeRow | MoneyRow) => string; limit?: (rows: number) => void },
 ): Promise<ReportRow[]> {
   const rows = new Map<string, ReportRow>();
-  const rowOf = (span: TimeSpan, found: TimeRow | MoneyRow): ReportRow => {
-    const key = `${span.fromMs} ${keyOf(found)}`;
+  const rowOf = ({ fromMs, untilMs }: TimeSpan, found: TimeRow | MoneyRow): ReportRow => {
+    const key = `${fromMs} ${keyOf(found)}`;
     const { subjectId = '', typeId = '', labels = null, meter } = found;
     const row = rows.get(key) ?? {
-      ...span,
+      fromMs,
+      untilMs,
       subjectId,
       typeId,
       labels,
@@ -160,8 +198,9 @@ export async function report(
     prices.push(use);
     return use;
   };
+  const parts = await partsOf(deps, grouping);
   const spanAt = new Map(spans.map((span) => [span.fromMs, span]));
-  for await (const found of timeRows(deps, accountId, spans, grouping))
+  for await (const found of timeRows(deps, accountId, spans, { grouping, parts }))
     for (const one of found) {
       const span = spanAt.get(one.fromMs);
       if (!span) continue;
@@ -173,7 +212,7 @@ export async function report(
       if (one.priceMicros !== undefined) priced(row, one.meter, one.priceMicros).quantityMs += one.quantityMs;
     }
   for (const span of spans) {
-    for await (const found of moneyRows(deps, accountId, span, grouping))
+    for await (const found of moneyRows(deps, accountId, span, grouping, parts))
       for (const one of found) {
         const micros = revenueOf({ ...one, amountMicros: one.micros });
         if (micros === 0) continue;

@@ -18,6 +18,8 @@ export interface Grouping {
   by: readonly Fact[];
   /** Limits the rows to these resources. */
   subjectIds?: readonly string[] | undefined;
+  /** Limits periods, with their entries, to these ids. */
+  ids?: { after: number; upTo: number } | undefined;
 }
 
 type Facts = Partial<Record<'subjectId' | 'typeId', string> & { labels: string | null; priceMicros: number }>;
@@ -59,12 +61,35 @@ const openedAtMs = sql<number>`+period."openedAtMs"`;
 /** Not an integer: SQLite has no sums above 2^53 for a reader of numbers. */
 const sumOf = (what: RawBuilder<unknown>): RawBuilder<number> => sql`cast(sum(${what}) as double precision)`;
 
+/** Keeps SQLite at the index of resources and ids, if some ids are wanted. */
+const ofAccount = (accountId: string, { ids }: Pick<Grouping, 'ids'>): RawBuilder<unknown> =>
+  ids === undefined
+    ? sql`period."accountId" = ${accountId}`
+    : sql`+period."accountId" = ${accountId} and period.id > ${sql.lit(ids.after)} and period.id <= ${sql.lit(ids.upTo)}`;
+
+/** Counts periods with later ids up to `limit`. `lastId` is that of the first of one resource. */
+export async function nextPeriods(
+  db: Db,
+  subjectIds: readonly string[],
+  after: number,
+  limit: number,
+): Promise<{ count: number; lastId: number }> {
+  const next = db.selectFrom('usagePeriod').select('id').where('subjectId', 'in', subjectIds).where('id', '>', after);
+  // Sorted, all periods of several resources would be read first.
+  const some = subjectIds.length > 1 ? next.limit(limit) : next.orderBy('id').limit(limit);
+  const found = await db
+    .selectFrom(some.as('next'))
+    .select(({ fn }) => [fn.countAll<number>().as('count'), fn.max<number | null>('id').as('lastId')])
+    .executeTakeFirst();
+  return { count: found?.count ?? 0, lastId: found?.lastId ?? 0 };
+}
+
 /** Closed periods of the slice, or the open ones, which count up to their last booking. */
 export async function timeIn(
   db: Db,
   accountId: string,
   spans: readonly TimeSpan[],
-  { by, subjectIds }: Grouping,
+  { by, subjectIds, ids }: Grouping,
   slice: { afterMs: number; upToMs: number } | { openUntilMs: number },
 ): Promise<TimeRow[]> {
   const isOpen = 'openUntilMs' in slice;
@@ -82,7 +107,7 @@ export async function timeIn(
     select span."fromMs", ${sql.join(groups)}, count(*) as periods, sum(${lasted}) as ms,
       ${sumOf(sql`${lasted} * period.quantity`)} as "quantityMs", max(period.id) as "lastId"
     from "usagePeriod" as period cross join span
-    where period."accountId" = ${accountId}
+    where ${ofAccount(accountId, { ids })}
       ${
         isOpen
           ? sql`and period."closedAtMs" is null`
@@ -134,7 +159,7 @@ export async function moneyIn(
   db: Db,
   accountId: string,
   { fromMs, untilMs }: TimeSpan,
-  { by, subjectIds, isMetered }: Grouping & { isMetered: boolean },
+  { by, subjectIds, ids, isMetered }: Grouping & { isMetered: boolean },
 ): Promise<MoneyRow[]> {
   const ofEntry = (name: string): boolean => name === 'subjectId';
   const groups = [...(isMetered ? [] : ['kind', 'toLedger']), 'fromLedger', 'meter', ...by].map((name) =>
@@ -145,7 +170,7 @@ export async function moneyIn(
   const join = sql`left join "usagePeriod" as period on period.id = ${isMetered ? sql`entry."periodId"` : describedBy}`;
   const ofResources =
     subjectIds !== undefined && isMetered
-      ? sql`entry."periodId" in (select id from "usagePeriod" as period where period."accountId" = ${accountId}
+      ? sql`entry."periodId" in (select id from "usagePeriod" as period where ${ofAccount(accountId, { ids })}
           and period."subjectId" in (${listed(subjectIds)}) and period.state = 'charged'
           and (period."closedAtMs" > ${fromMs} or period."closedAtMs" is null) and ${openedAtMs} < ${untilMs})
         and entry."hourMs" >= ${fromMs} and entry."hourMs" < ${untilMs} and entry."fromLedger" <> 'revenue'`
@@ -269,30 +294,44 @@ export async function spotTypes(db: Db): Promise<Set<string>> {
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Revenue of each resource since it is there, in micro-dollars; absent: none. */
-export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promise<Map<string, number>> {
-  if (subjectIds.length === 0) return new Map();
-  const summed = sql<number>`count(*)`.as('rows');
-  const usage = db
-    .selectFrom('usagePeriod')
-    .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros'), summed])
-    .where('subjectId', 'in', subjectIds)
-    .groupBy('subjectId');
-  const paid = db
-    .selectFrom('entry')
-    .select([
-      'subjectId',
-      sql<number>`sum(case when "toLedger" = 'revenue' then "amountMicros"
-        when "fromLedger" = 'revenue' then -"amountMicros" else 0 end)`.as('micros'),
-      summed,
-    ])
-    .where('subjectId', 'in', subjectIds)
-    .where('kind', '<>', 'charge')
-    .groupBy('subjectId');
-  const sums = new Map<string, number>();
-  for (const { subjectId, micros, rows } of [...(await usage.execute()), ...(await paid.execute())]) {
-    sums.set(subjectId, (sums.get(subjectId) ?? 0) + micros);
-    noteSmallRows(rows);
-  }
+interface Sum {
+  subjectId: string;
+  micros: number;
+}
+
+async function summed(query: { execute(): Promise<(Sum & { rows: number })[]> }): Promise<Sum[]> {
+  const sums = await query.execute();
+  for (const { rows } of sums) noteSmallRows(rows);
   return sums;
 }
+
+const rowCount = sql<number>`count(*)`.as('rows');
+
+/** Charges of each resource since it is there, in micro-dollars; absent: none. */
+export const chargesSoFar = (db: Db, { subjectIds = [], ids }: Omit<Grouping, 'by'>): Promise<Sum[]> =>
+  summed(
+    db
+      .selectFrom('usagePeriod')
+      .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros'), rowCount])
+      .where('subjectId', 'in', subjectIds)
+      .$if(ids !== undefined, (query) =>
+        query.where('id', '>', ids?.after ?? 0).where('id', '<=', ids?.upTo ?? END_OF_TIME_MS),
+      )
+      .groupBy('subjectId'),
+  );
+
+/** Purchases of each resource, less refunds. */
+export const purchasesSoFar = (db: Db, subjectIds: readonly string[]): Promise<Sum[]> =>
+  summed(
+    db
+      .selectFrom('entry')
+      .select([
+        'subjectId',
+        sql<number>`sum(case when "toLedger" = 'revenue' then "amountMicros"
+          when "fromLedger" = 'revenue' then -"amountMicros" else 0 end)`.as('micros'),
+        rowCount,
+      ])
+      .where('subjectId', 'in', subjectIds)
+      .where('kind', '<>', 'charge')
+      .groupBy('subjectId'),
+  );

@@ -2,13 +2,32 @@
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
-import { nextSlice } from '../../../src/store/tables/report-rows.ts';
+import { chargesSoFar, nextSlice } from '../../../src/store/tables/report-rows.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
+import { countingRows } from '../../../src/async/rows-read.ts';
+import { partsOf } from '../../../src/control/billing/report.ts';
 import type { UsageRequest } from '../../../src/control/billing/usage-report.ts';
 import { realTime } from '../../../src/control/base/time.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { ann, booksOf, DECEMBER, live, NOVEMBER, NOW, pager, pay, PER_HOUR } from './statement-fixture.ts';
+
+/** Copies the only period of a resource and its entry, in hundreds. */
+async function multiply(store: Store, subjectId: string, hundreds: number): Promise<void> {
+  await store.write(async (tx) => {
+    const ofResource = tx.selectFrom('usagePeriod').selectAll().where('subjectId', '=', subjectId);
+    const { id: periodId, ...period } = await ofResource.executeTakeFirstOrThrow();
+    const ofPeriod = tx.selectFrom('entry').selectAll().where('periodId', '=', periodId);
+    const { id: _entryId, ...entry } = await ofPeriod.executeTakeFirstOrThrow();
+    for (let count = 0; count < hundreds; count += 1) {
+      const copies = Array.from({ length: 100 }, () => period);
+      const ids = await tx.insertInto('usagePeriod').values(copies).returning('id').execute();
+      const entries = ids.map(({ id }) => ({ ...entry, periodId: id }));
+      await tx.insertInto('entry').values(entries).execute();
+    }
+  });
+}
 
 const month = (name: string, timeZone = 'UTC') => ({ month: name, timeZone });
 
@@ -285,6 +304,42 @@ onBothEngines('usage', (open) => {
     };
     const ofFew = await turnsOf(50);
     expect(await turnsOf(120)).toBeGreaterThanOrEqual(ofFew + 2);
+  });
+
+  test('a resource of many periods is read in parts of ten thousand, each period once', async () => {
+    const store = await open();
+    const { statements } = await booksOf(store);
+    await live(store, { subjectId: 'i-1', fromMs: NOVEMBER, untilMs: NOVEMBER + 1_000 });
+    await live(store, { subjectId: 'i-2', fromMs: NOVEMBER, untilMs: NOVEMBER + 1_000 });
+    const read = async () => {
+      let most = 0;
+      const { lines } = await statements.whole(ann, month('2026-11'));
+      const found = await countingRows(
+        (rows) => (most = Math.max(most, rows)),
+        () => Array.fromAsync(lines),
+      );
+      const lineOf = (id: string) => found.flat().find(({ subjectId }) => subjectId === id);
+      return { one: lineOf('i-1'), other: lineOf('i-2'), most };
+    };
+    const before = await read();
+    await multiply(store, 'i-1', 250);
+    const { one, other, most } = await read();
+    expect(one).toMatchObject({ periods: 25_001, quantityMs: 25_001_000 });
+    expect(one?.amountMicros).toBe((before.one?.amountMicros ?? 0) * 25_001);
+    expect(other).toEqual(before.other);
+    const parts = await partsOf({ store, time: realTime }, { by: [], subjectIds: ['i-2', 'i-1', 'i-3'] });
+    const charged = await Promise.all(parts.map((part) => chargesSoFar(store.read, part)));
+    const total = charged.flat().reduce((sum, { subjectId, micros }) => sum + (subjectId === 'i-1' ? micros : 0), 0);
+    expect(total).toBe(one?.amountMicros);
+    if (store.kind !== 'sqlite') return;
+    expect(parts.map(({ subjectIds, ids }) => [subjectIds, ids === undefined])).toEqual([
+      [['i-1'], false],
+      [['i-1'], false],
+      [['i-1'], false],
+      [['i-2', 'i-3'], true],
+    ]);
+    // Rows that are summed count as a tenth.
+    expect(most).toBeLessThanOrEqual(1_000);
   });
 
   test('rows of usage are finished in parts, and let other requests in between', async () => {

@@ -1,6 +1,14 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
-import { chargesSoFar, moneyIn, otherEntries, resourceIds, timeIn } from '../../../src/store/tables/report-rows.ts';
+import {
+  chargesSoFar,
+  moneyIn,
+  nextPeriods,
+  otherEntries,
+  purchasesSoFar,
+  resourceIds,
+  timeIn,
+} from '../../../src/store/tables/report-rows.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import {
   idleWatchedIds,
@@ -173,10 +181,43 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
   ],
   [
     'what instances cost so far',
-    (db) => chargesSoFar(db, ['a', 'b']),
+    async (db) => {
+      await chargesSoFar(db, { subjectIds: ['a', 'b'] });
+      await chargesSoFar(db, { subjectIds: ['a'], ids: { after: 5, upTo: 9 } });
+      await purchasesSoFar(db, ['a', 'b']);
+    },
     [
       /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\?\)/,
+      /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\? AND id>\? AND id<\?\)/,
       /^SEARCH entry USING INDEX entry_subject \(subjectId=\?\)/,
+    ],
+  ],
+  [
+    'a part of the periods of a resource, and what it was charged',
+    async (db) => {
+      const part = { by: ['subjectId', 'priceMicros'], subjectIds: ['b'], ids: { after: 5, upTo: 9 } } as const;
+      await nextPeriods(db, ['b'], 5, 4);
+      await nextPeriods(db, ['b', 'c'], 0, 4);
+      await timeIn(db, 'a', [month], part, allClosed);
+      await moneyIn(db, 'a', month, { ...part, isMetered: true });
+    },
+    [
+      /^CO-ROUTINE next/,
+      /^SEARCH usagePeriod USING COVERING INDEX usage_period_subject \(subjectId=\? AND id>\?\)/,
+      /^SCAN next/,
+      /^CO-ROUTINE next/,
+      /^SEARCH usagePeriod USING COVERING INDEX usage_period_subject \(subjectId=\? AND id>\?\)/,
+      /^SCAN next/,
+      /^MATERIALIZE span/,
+      /^SCAN CONSTANT ROW/,
+      /^SEARCH period USING INDEX usage_period_subject \(subjectId=\? AND id>\? AND id<\?\)/,
+      /^SCAN span/,
+      /GROUP BY$/,
+      /^SEARCH entry USING INDEX entry_hour \(periodId=\? AND hourMs>\? AND hourMs<\?\)/,
+      /^LIST SUBQUERY/,
+      /^SEARCH period USING INDEX usage_period_subject \(subjectId=\? AND id>\? AND id<\?\)/,
+      /^SEARCH period USING INTEGER PRIMARY KEY/,
+      /GROUP BY$/,
     ],
   ],
   [

@@ -4,7 +4,13 @@ import { countingRows } from '../../../src/async/rows-read.ts';
 import { insertPeriod, lastChargedOf } from '../../../src/store/tables/usage-periods.ts';
 import { spentBetween } from '../../../src/store/tables/budgets.ts';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
-import { chargesSoFar, END_OF_TIME_MS, moneyIn, timeIn } from '../../../src/store/tables/report-rows.ts';
+import {
+  chargesSoFar,
+  END_OF_TIME_MS,
+  moneyIn,
+  purchasesSoFar,
+  timeIn,
+} from '../../../src/store/tables/report-rows.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { billingRows } from './billing-rows.ts';
 import { insertOwners } from './rows.ts';
@@ -39,6 +45,7 @@ onBothEngines('rows read', { postgres: 'always' }, (open) => {
     expect(await rowsOf(() => timeIn(db, 'ann', [all], { by: [] }, closed))).toBe(11 + ROWS / 10);
     expect(await rowsOf(() => moneyIn(db, 'ann', all, { by: [], isMetered: true }))).toBe(11 + ROWS / 10);
     expect(await rowsOf(() => spentBetween(db, scope, all))).toBe(11 + ROWS / 10);
-    expect(await rowsOf(() => chargesSoFar(db, ['x']))).toBe(21 + ROWS / 10);
+    expect(await rowsOf(() => chargesSoFar(db, { subjectIds: ['x'] }))).toBe(11 + ROWS / 10);
+    expect(await rowsOf(() => purchasesSoFar(db, ['x']))).toBe(10);
   });
 });

@@ -3,12 +3,12 @@ import { capacityOfSpec } from '../../../domain/catalog.ts';
 import { HOUR_MS } from '../../../domain/durations.ts';
 import { startOfStep } from '../../../domain/metrics.ts';
 import { bucketsOf } from '../../../domain/usage-buckets.ts';
-import { chargesSoFar } from '../../../store/tables/report-rows.ts';
+import { chargesSoFar, purchasesSoFar } from '../../../store/tables/report-rows.ts';
 import { ownedSpecs } from '../../../store/tables/instance-queries.ts';
 import type { Store } from '../../../store/store.ts';
 import type { Caller } from '../../base/caller.ts';
 import type { Time } from '../../base/time.ts';
-import { report } from '../../billing/report.ts';
+import { nextTurn, partsOf, report } from '../../billing/report.ts';
 import { timeZoneOf } from '../../billing/time-zone.ts';
 import { makeDayLoads } from './day-loads.ts';
 import type { Sampler } from './sampler.ts';
@@ -57,16 +57,28 @@ export function makeFigures(deps: FiguresDeps): Figures {
     return costs;
   }
 
+  async function costsSoFar(subjectIds: readonly string[]): Promise<Map<string, number>> {
+    const costs = new Map<string, number>();
+    const add = (id: string, micros: number) => costs.set(id, (costs.get(id) ?? 0) + micros);
+    for (const part of await partsOf(deps, { by: [], subjectIds })) {
+      for (const { subjectId, micros } of await chargesSoFar(db, part)) add(subjectId, micros);
+      await nextTurn(time);
+    }
+    for (const { subjectId, micros } of await purchasesSoFar(db, subjectIds)) add(subjectId, micros);
+    return costs;
+  }
+
   return {
     async read({ accountId }, asked) {
       const rows = await ownedSpecs(db, accountId, asked);
+      if (rows.length === 0) return [];
       const ids = rows.map(({ id }) => id);
       const regions = Map.groupBy(rows, ({ regionId }) => regionId);
       const today = await costsToday(
         accountId,
         new Map([...regions].map(([region, all]) => [region, all.map(({ id }) => id)])),
       );
-      const soFar = await chargesSoFar(db, ids);
+      const soFar = await costsSoFar(ids);
       const fromMs = startOfStep(time.now(), FIGURES_STEP_MS) - (STEPS - 1) * FIGURES_STEP_MS;
       const loads = await loadsOf(ids, { fromMs, stepMs: FIGURES_STEP_MS, count: STEPS });
       const byId = new Map(rows.map((row) => [row.id, row]));
