@@ -39,7 +39,6 @@ export const fileOf = (spec: EngineSpec, name: string): ControlFile | undefined 
 export const scriptOf = (spec: EngineSpec): Script =>
   readScript(['start', 'init-script'].map((name) => fileOf(spec, name)?.content ?? ''));
 
-/** Protects against later changes of the caller's object; long texts stay shared. */
 /** Without the login of the image, which is not the container's. */
 export const copyOf = ({ imageCredentials: _login, ...spec }: EngineSpec): EngineSpec => ({
   ...spec,

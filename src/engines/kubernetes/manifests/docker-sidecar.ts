@@ -1,6 +1,7 @@
 /**
  * Docker daemon of an instance: a sidecar with rights to mount and to change networks, which a
- * region must allow. Starts before the instance and ends after it. Pure.
+ * region must allow. Starts before the instance and ends after it; the daemon waits for the run,
+ * which pays for its containers. Pure.
  */
 import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
 import type { EngineSpec } from '../../contract.ts';
@@ -18,9 +19,21 @@ export interface DockerSidecar {
   mounts: VolumeMount[];
 }
 
+export interface RunMark {
+  volume: string;
+  folder: string;
+  beganMark: string;
+}
+
+const entryOf = ({ beganMark }: RunMark): string => `
+trap 'exit 0' TERM
+until [ -e ${beganMark} ]; do sleep 1 & wait $!; done
+exec /usr/local/sbin/docker-inside nested`;
+
 export function dockerSidecar(
   { docker, mounts, cpuMilli, memoryMiB }: EngineSpec,
   { privilegedDocker }: KubernetesEngineSettings,
+  run: RunMark,
 ): DockerSidecar | null {
   if (docker === undefined || privilegedDocker === undefined) return null;
   const claims = [...new Set(mounts.map(({ source }) => source))];
@@ -30,7 +43,7 @@ export function dockerSidecar(
       image: privilegedDocker.image,
       imagePullPolicy: 'IfNotPresent',
       restartPolicy: 'Always',
-      command: ['/usr/local/sbin/docker-inside', 'nested'],
+      command: ['/bin/sh', '-c', entryOf(run)],
       env: Object.entries(docker.environment ?? {}).map(([name, value]) => ({ name, value })),
       resources: {
         limits: { cpu: `${cpuMilli}m`, memory: `${memoryMiB}Mi` },
@@ -42,6 +55,7 @@ export function dockerSidecar(
         { name: 'docker-socket', mountPath: SOCKET_FOLDER },
         { name: 'docker-run', mountPath: '/run' },
         { name: 'docker-tmp', mountPath: '/tmp' },
+        { name: run.volume, mountPath: run.folder, readOnly: true },
         // The instance's disks at the same paths, so `docker run -v` works as expected.
         ...mounts.map(({ source, target, readOnly }) => ({
           name: `claim-${claims.indexOf(source)}`,

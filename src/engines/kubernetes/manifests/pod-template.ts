@@ -24,6 +24,8 @@ export const CONTROL_FOLDER = '/etc/berth';
 export const LOCAL_IMAGES = 'berth.local/';
 /** Outlives the container within its Pod. */
 const RUN_FOLDER = '/run/berth-pod';
+const RUN_VOLUME = 'run';
+const BEGAN_MARK = `${RUN_FOLDER}/began`;
 /** Present once the run of the Pod has ended. */
 export const ENDED_MARK = `${RUN_FOLDER}/ended`;
 /** Present once Berth has asked a spot instance to stop. */
@@ -37,12 +39,12 @@ const DEFAULT_GRACE_SECONDS = 30;
 const CONTROL_FILE_MODE = 0o644;
 
 const ENTRY = `
-if [ -e ${RUN_FOLDER}/began ]; then
+if [ -e ${BEGAN_MARK} ]; then
   : >${ENDED_MARK}
   trap 'exit 0' TERM
   while :; do sleep 3600 & wait $!; done
 fi
-: >${RUN_FOLDER}/began
+: >${BEGAN_MARK}
 exec /bin/sh ${CONTROL_FOLDER}/start`;
 
 export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate {
@@ -62,7 +64,7 @@ const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
 function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
-  const docker = dockerSidecar(spec, settings);
+  const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
@@ -121,7 +123,7 @@ function mainContainer(
     },
     volumeMounts: [
       { name: 'control', mountPath: CONTROL_FOLDER, readOnly: true },
-      { name: 'run', mountPath: RUN_FOLDER },
+      { name: RUN_VOLUME, mountPath: RUN_FOLDER },
       { name: 'shm', mountPath: '/dev/shm' },
       ...dockerMounts,
       ...spec.mounts.map(({ source, target, readOnly }) => ({
@@ -157,7 +159,7 @@ function volumesOf(spec: EngineSpec): Volume[] {
         ],
       },
     },
-    { name: 'run', emptyDir: {} },
+    { name: RUN_VOLUME, emptyDir: {} },
     // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
     { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: `${Math.max(64, Math.floor(spec.memoryMiB / 2))}Mi` } },
     ...sourcesOf(spec).map((claimName) => ({
