@@ -141,6 +141,7 @@ async function seedTemplate(store: Store): Promise<void> {
       healthy: false,
       runningSinceMs: 0,
       runStartedAtMs: 0,
+      ending: null,
       countedFromMs: 0,
       answersBy: 'ssh',
       sshFront: false,

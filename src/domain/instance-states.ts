@@ -260,6 +260,9 @@ export function refusalOfAction(action: Action, status: InstanceStatus, desired:
 export const legalActions = (status: InstanceStatus, desired: DesiredState): Action[] =>
   desired === 'released' ? [] : actions.filter((action) => refusalOfAction(action, status, desired) === null);
 
+/** Time that programs have to end at a stop. */
+export const STOP_GRACE_MS = 10_000;
+
 export interface Limits {
   /** Image, disk and start deadlines count from the request to run. */
   imageDeadlineMs: number;
@@ -307,7 +310,7 @@ export const defaultLimits: Limits = {
   maxDiskAttempts: 10,
   backOffBaseMs: 1_000,
   backOffMaxMs: 60_000,
-  stopGraceMs: 10_000,
+  stopGraceMs: STOP_GRACE_MS,
   callDeadlineMs: 60_000,
   storageDeadlineMs: 60_000,
   copyDeadlineMs: MAX_COPY_MS + 5 * 60_000, // the engine gives up first, and says why

@@ -65,6 +65,14 @@ export interface NodePort {
   nodePort: number;
 }
 
+/** End of a run whose container is told to end, at a request or a failure. */
+export interface Ending {
+  /** Longest time of the charge; it ends with the container. */
+  byMs: number;
+  /** Reason of its refund (`start-outcomes.ts`); '': it is paid. */
+  refundFor: Diagnosis;
+}
+
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
 export interface Observed {
   status: InstanceStatus;
@@ -79,6 +87,7 @@ export interface Observed {
   runningSinceMs: number;
   /** Start of the last run, by the engine's clock; 0: not known. */
   runStartedAtMs: number;
+  ending: Ending | null;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
@@ -150,9 +159,12 @@ export interface Instance {
 export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
   archive?.ref ?? spec.image.ref;
 
-/** Whether its container runs, as far as Berth knows, and is requested to. */
-export const isInUse = ({ desired, observed: { status, phase } }: Pick<Instance, 'desired' | 'observed'>): boolean =>
-  desired === 'running' && (status === 'Running' || phase === 'WaitReady');
+/** Whether its container runs, as far as Berth knows, and is requested to, or is ending. */
+export const isInUse = ({
+  desired,
+  observed: { status, phase, ending },
+}: Pick<Instance, 'desired' | 'observed'>): boolean =>
+  ending !== null || (desired === 'running' && (status === 'Running' || phase === 'WaitReady'));
 
 /** Start of the run; now, if that is not known, or a minute ago: nobody knows what was then. */
 export function runSinceMs({ observed: { runStartedAtMs } }: Pick<Instance, 'observed'>, nowMs: number): number {

@@ -71,13 +71,13 @@ export const rateOfRun = (priceMicros: Micros): Priced => ({ priceMicros, quanti
 export function rateOfInstance(instance: Instance): Rate | null {
   const { spec, desired, observed } = instance;
   if (desired === 'released') return null;
+  if (isInUse(instance))
+    return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('paidAhead');
   if (desired !== 'running') {
     // A failed launch has no disks.
     if (observed.status === 'InitializationFailed') return null;
     return storage('disks', 'keptDisk', dataDiskGB(spec) + (spec.enableDocker ? dockerDiskGB(spec) : 0));
   }
-  if (isInUse(instance))
-    return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('paidAhead');
   if (instance.waitsSinceMs !== null || instance.notBeforeMs !== null) return compute('waiting');
   if (observed.status === 'PullingImage') return compute('pulling');
   return compute(observed.status === 'Restarting' ? 'restarting' : 'starting');

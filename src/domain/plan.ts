@@ -20,6 +20,7 @@ import {
   type StatusEvent,
 } from './instance-states.ts';
 import { isInUse, type Instance, type Observed } from './instance.ts';
+import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
 export type InstanceObservation =
@@ -87,6 +88,9 @@ export function plan(instance: Instance, observation: InstanceObservation, nowMs
     return { do: 'mark', show: { ...show, countedFromMs: nowMs } };
   }
   const step = planKnown(instance, observation, nowMs, limits);
+  const { ending } = observed;
+  const hasEnded = ending !== null && (nowMs >= ending.byMs || observation.kind === 'absent' || !usesHost(observation));
+  if (hasEnded && !(step.do === 'settle' && 'ending' in step.show)) return { do: 'mark', show: { ending: null } };
   const atRest = step.do === 'rest' && step.afterMs === undefined;
   if (atRest && isExpanding(instance)) return { do: 'grow' };
   return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
@@ -113,7 +117,7 @@ function planKnown(instance: Instance, observation: KnownObservation, nowMs: num
 
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, nowMs, limits);
+  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
   // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
@@ -152,11 +156,25 @@ function stopReason({ operation: { kind, cause, state }, observed }: Instance): 
   return cause === 'operator' ? 'OperatorStop' : cause;
 }
 
-function planHalt(instance: Instance, nowMs: number, limits: Limits): Step {
-  const { observed, requestedAtMs } = instance;
+/** Charges from now on a run of which Berth did not know when it was asked to end it. */
+function planUnknownRun(
+  instance: Instance,
+  observation: PresentObservation,
+  reason: Diagnosis,
+  nowMs: number,
+): Step | null {
+  const ending = endingSince(instance, reason, instance.requestedAtMs);
+  if (!observation.running || isInUse(instance) || nowMs >= ending.byMs) return null;
+  return { do: 'mark', show: { ending, runStartedAtMs: observation.startedAtMs } };
+}
+
+function planHalt(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
+  const { observed, requestedAtMs, operation } = instance;
   const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
   const graceMs = late ? 0 : graceOf(instance, limits);
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
+  const unknown = planUnknownRun(instance, observation, reasonOfRequest(operation.cause), nowMs);
+  if (unknown !== null) return unknown;
   const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
   const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
@@ -176,7 +194,7 @@ const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limi
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
   if (observation.kind === 'present') {
-    if (usesHost(observation)) return planHalt(instance, nowMs, limits);
+    if (usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
     return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
@@ -208,7 +226,8 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
   if (instance.oldContainer !== null) return planReplacement(instance, observation, limits);
   if (observation.kind === 'present' && observation.running) {
-    if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
+    if (instance.mustHalt)
+      return planUnknownRun(instance, observation, '', nowMs) ?? { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
     return planPresent(instance, observation, nowMs, limits);
   }
   // The stop is about to be requested.
@@ -401,7 +420,7 @@ const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' |
 
 const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
-const notRunning = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
+const notRunning = { ending: null, healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
 
 export const diagnosisFields = (
   diagnosis: Diagnosis,

@@ -2,8 +2,9 @@
  * Decides who pays for a run that ends before the instance was `Running`:
  * `docs/reference/billing.md`.
  */
-import { isInUse, runSinceMs, type Instance } from './instance.ts';
-import type { Diagnosis } from './instance-states.ts';
+import { isInUse, runSinceMs, type Ending, type Instance } from './instance.ts';
+import { STOP_GRACE_MS, type Diagnosis } from './instance-states.ts';
+import type { Cause } from './operation.ts';
 
 /**
  * `paid`: the owner, the image or a rule that the owner agreed to ended it. `refunded`: Berth, the
@@ -52,15 +53,24 @@ export const startOutcomes = {
   HostNearlyFull: 'paid',
 } as const satisfies Record<Diagnosis, StartOutcome>;
 
-/** A request ends a run by its own cause, a reconcile by what it found. */
-function reasonOfEnd(before: Instance, { generation, operation, observed }: Instance): Diagnosis {
-  if (generation === before.generation) return observed.diagnosis;
-  return operation.cause === 'operator' ? 'OperatorStop' : '';
-}
+const refundOf = ({ observed: { status } }: Instance, reason: Diagnosis): Diagnosis =>
+  status !== 'Running' && startOutcomes[reason] === 'refunded' ? reason : '';
+
+export const reasonOfRequest = (cause: Cause): Diagnosis => (cause === 'operator' ? 'OperatorStop' : '');
+
+export const endingSince = (instance: Instance, reason: Diagnosis, sinceMs: number): Ending => ({
+  byMs: sinceMs + STOP_GRACE_MS,
+  refundFor: refundOf(instance, reason),
+});
+
+export const endingOf = (instance: Instance, reason: Diagnosis, nowMs: number): Ending | null =>
+  isInUse(instance) ? (instance.observed.ending ?? endingSince(instance, reason, nowMs)) : null;
 
 export interface RunChange {
   /** A run begins: its start. */
   sinceMs?: number;
+  /** A run ends by then at the latest. */
+  untilMs?: number;
   /** A run ends before the instance was `Running`, and is refunded. */
   refundFor?: Diagnosis;
 }
@@ -69,7 +79,11 @@ export interface RunChange {
 export function runChange(before: Instance, after: Instance, nowMs: number): RunChange {
   const [was, is] = [isInUse(before), isInUse(after)];
   if (!was && is) return { sinceMs: runSinceMs(after, nowMs) };
-  if (!was || is || before.observed.status === 'Running') return {};
-  const reason = reasonOfEnd(before, after);
-  return startOutcomes[reason] === 'refunded' ? { refundFor: reason } : {};
+  if (!was || is) return {};
+  const { ending } = before.observed;
+  // A reconcile ends a run by what it found.
+  const reason =
+    after.generation === before.generation ? after.observed.diagnosis : reasonOfRequest(after.operation.cause);
+  const refundFor = ending?.refundFor ?? refundOf(before, reason);
+  return { ...(ending && { untilMs: ending.byMs }), ...(refundFor !== '' && { refundFor }) };
 }

@@ -13,7 +13,17 @@ import { HOUR, MINUTE } from './zones.ts';
 export type Meter = 'compute' | 'disks' | 'volume' | 'snapshot';
 
 type InstanceFact =
-  'container' | 'running' | 'ended' | 'evicted' | 'lost' | 'start' | 'stop' | 'restart' | 'terminate' | 'renew';
+  | 'container'
+  | 'running'
+  | 'ended'
+  | 'evicted'
+  | 'lost'
+  | 'start'
+  | 'stop'
+  | 'restart'
+  | 'halted'
+  | 'terminate'
+  | 'renew';
 
 /** Prices are micro-dollars: per hour of `compute`, per GB and 30 days of the others. */
 export type Fact = { at: number } & (
@@ -21,7 +31,7 @@ export type Fact = { at: number } & (
   | { fact: 'launch'; id: string; hourly?: number; paid?: Omit<PaidSpan, 'begin'>; diskGB: number; scope?: Scope }
   /**
    * `container`: its container runs; `evicted`: the host has ended it; `lost`: it is found ended
-   * after an outage of the engine.
+   * after an outage of the engine; `halted`: a stop or restart has ended it.
    */
   | { fact: InstanceFact; id: string }
   /** The next run's price, after a change of type. */
@@ -68,6 +78,9 @@ export interface Books {
 /** Greater differences between the system clock and the time that passed are steps. */
 const DRIFT = 2_000;
 
+/** Longest charge of a container whose end was requested. */
+const GRACE = 10_000;
+
 /** Both units of time divide this number of milliseconds: 30 days. */
 const UNIT = 2_592_000_000n;
 const perUnit: Record<Meter, bigint> = { compute: 720n, disks: 1n, volume: 1n, snapshot: 1n };
@@ -79,6 +92,8 @@ class Meterage implements Line {
   payments: Payment[] = [];
   gapMs = 0;
   booked = 0n;
+  /** Its container was told to end: it is booked when it has. */
+  isEnding = false;
   /** Of the open span among all. */
   order = 0;
   readonly resource: string;
@@ -140,6 +155,8 @@ interface Life {
   requested: 'run' | 'stop' | 'gone';
   /** Since its container runs. */
   isRunning: boolean;
+  /** Until then its container is charged while it ends. */
+  endsBy: number | undefined;
 }
 
 type Of<F extends Fact['fact']> = Extract<Fact, { fact: F }>;
@@ -200,23 +217,25 @@ class Calculator {
   }
 
   /** A period follows another of its resource where the bookings of that one end. */
-  #begin(line: Meterage, price: number, quantity: number): void {
+  #begin(line: Meterage, price: number, quantity: number, at = this.#now): void {
     const before = this.#closed?.resource === line.resource ? this.#closed.upTo : -Infinity;
-    line.begin(Math.max(this.#now, before), price, quantity);
+    line.begin(Math.max(at, before), price, quantity);
     line.order = ++this.#begun;
   }
 
-  #close(line: Meterage): void {
+  #close(line: Meterage, endsBy = Infinity): void {
     const { open } = line;
     if (open === undefined) return;
-    if (this.#isKnown(line)) this.#pay(line, this.#now);
+    if (this.#isKnown(line)) this.#pay(line, Math.min(this.#now, endsBy));
     line.end();
     if (open.price > 0) this.#closed = line;
   }
 
   /** `disks` are metered while the instance exists and is not requested to run. */
-  #keep(id: string, life: Life): void {
-    if (life.diskGB > 0) this.#begin(this.#line(id, 'disks', life.use), this.#prices['keptDisk'] ?? 0, life.diskGB);
+  #keep(id: string, life: Life, endsBy = Infinity): void {
+    if (life.diskGB === 0) return;
+    const at = Math.min(this.#now, endsBy);
+    this.#begin(this.#line(id, 'disks', life.use), this.#prices['keptDisk'] ?? 0, life.diskGB, at);
   }
 
   apply(fact: Fact): void {
@@ -287,7 +306,16 @@ class Calculator {
     }
     const paid = fact.paid === undefined ? undefined : { ...fact.paid, begin: undefined };
     const { hourly, diskGB } = fact;
-    this.#lives.set(fact.id, { hourly, paid, payments, diskGB, use, requested: 'run', isRunning: false });
+    this.#lives.set(fact.id, {
+      hourly,
+      paid,
+      payments,
+      diskGB,
+      use,
+      requested: 'run',
+      isRunning: false,
+      endsBy: undefined,
+    });
   }
 
   #act(what: InstanceFact, id: string): void {
@@ -307,14 +335,16 @@ class Calculator {
         if (!life.isRunning) for (const payment of compute.payments.splice(0)) this.#purses.takeBack(payment);
         return;
       case 'ended':
-      case 'restart':
         this.#close(compute);
         return;
+      case 'restart':
+        return this.#letEnd(id, life, compute);
       case 'stop':
         if (life.requested !== 'run') return;
         life.requested = 'stop';
-        this.#close(compute);
-        return this.#keep(id, life);
+        return this.#letEnd(id, life, compute);
+      case 'halted':
+        return this.#halted(id, life, compute);
       case 'start':
         if (life.requested !== 'stop') return;
         life.requested = 'run';
@@ -324,10 +354,29 @@ class Calculator {
       case 'terminate':
         if (life.requested === 'gone') return;
         life.requested = 'gone';
-        this.#close(compute);
+        this.#close(compute, life.endsBy);
         this.#close(this.#line(id, 'disks'));
         return this.#refund(id, life);
     }
+  }
+
+  /** A container is charged while it ends, if Berth knows that it runs. */
+  #letEnd(id: string, life: Life, compute: Meterage): void {
+    if (compute.open === undefined || !this.#isKnown(compute)) {
+      this.#close(compute);
+      if (life.requested === 'stop') this.#keep(id, life);
+      return;
+    }
+    life.endsBy = this.#now + GRACE;
+    compute.isEnding = true;
+  }
+
+  #halted(id: string, life: Life, compute: Meterage): void {
+    if (life.endsBy === undefined) return;
+    this.#close(compute, life.endsBy);
+    compute.isEnding = false;
+    if (life.requested === 'stop') this.#keep(id, life, life.endsBy);
+    life.endsBy = undefined;
   }
 
   #renew(id: string, life: Life): void {
@@ -375,7 +424,7 @@ class Calculator {
   #bookAll(): void {
     if (Math.abs(this.#drift) > DRIFT) this.#drift = 0;
     this.#purses.expire(this.#wall);
-    const open = [...this.#lines.values()].filter((line) => line.open !== undefined);
+    const open = [...this.#lines.values()].filter((line) => line.open !== undefined && !line.isEnding);
     const rank = ({ meter, order }: Meterage) => (meter === 'compute' ? 0 : 1e12) + order;
     for (const line of open.sort((a, b) => rank(a) - rank(b))) {
       if (line.meter !== 'compute') this.#pay(line, this.#fullMinute(this.#now));

@@ -5,7 +5,7 @@ import { DAY, HOUR, MINUTE } from './zones.ts';
 interface Subject {
   id: string;
   kind: 'instance' | 'volume' | 'snapshot';
-  state: 'starting' | 'container' | 'running' | 'stopped' | 'live' | 'lost' | 'gone';
+  state: 'starting' | 'container' | 'running' | 'stopping' | 'restarting' | 'stopped' | 'live' | 'lost' | 'gone';
   sizeGB: number;
   type: string;
   /** The engine was away since Berth last saw its run. */
@@ -80,7 +80,8 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
     const { id } = one;
     const choice = digit(8);
     const become = (
-      fact: 'container' | 'running' | 'ended' | 'evicted' | 'lost' | 'start' | 'stop' | 'restart' | 'terminate',
+      fact:
+        'container' | 'running' | 'ended' | 'evicted' | 'lost' | 'start' | 'stop' | 'restart' | 'halted' | 'terminate',
       state: Subject['state'],
     ) => {
       add({ fact, id });
@@ -88,6 +89,8 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
       one.wasAway &&= state === 'running';
     };
     if (choice === 0) return become('terminate', 'gone');
+    if (one.state === 'stopping') return become('halted', 'stopped');
+    if (one.state === 'restarting') return become('halted', 'starting');
     if (one.state === 'stopped') return become('start', 'starting');
     if (one.state === 'starting') {
       if (choice === 1) add({ fact: 'repriced', id, hourly: pick(prices, digit) });
@@ -100,8 +103,8 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
       return become(choice === 2 ? 'evicted' : one.wasAway ? 'lost' : 'ended', 'starting');
     }
     if (one.state === 'container')
-      return choice < 6 && !isAway ? become('running', 'running') : become('stop', 'stopped');
-    return choice < 5 ? become('restart', 'starting') : become('stop', 'stopped');
+      return choice < 6 && !isAway ? become('running', 'running') : become('stop', 'stopping');
+    return choice < 5 ? become('restart', 'restarting') : become('stop', 'stopping');
   };
 
   const actOnDisk = (one: Subject, digit: (base: number) => number): void => {
@@ -158,7 +161,8 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
       return add({ fact: 'price', of, price: pick(prices, digit) });
     }
     if (choice === 14) {
-      if (digit(2) === 0) return;
+      // A step in the seconds of an end counts as on the page, which gives no moment for it.
+      if (digit(2) === 0 || subjects.some(({ state }) => state === 'stopping' || state === 'restarting')) return;
       const byMs = pick(STEPS, digit);
       steps += byMs;
       return add({ fact: 'step', byMs });

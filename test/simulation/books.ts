@@ -48,6 +48,7 @@ export const stateOfInstance = ({ row, instance: { spec, desired, observed } }: 
   desired,
   status: row.status,
   phase: observed.phase,
+  isEnding: observed.ending !== null,
   isHourly: hourly.includes(spec.chargeMode),
   diskGB:
     spec.type.dataDiskGB + spec.extraDataDiskGB + (spec.enableDocker ? spec.dockerStorageGB || DOCKER_DISK_GB : 0),
@@ -114,7 +115,7 @@ export class Books {
     const sumsOf = (wanted: string) =>
       new Map(sums.flatMap(({ periodId, kind, micros }) => (kind === wanted ? [[periodId, micros] as const] : [])));
     const events = rows<RateEvent>(
-      'select accountId, subjectId, seq, data from event where accountId = ? and subjectId = ? order by seq',
+      'select accountId, subjectId, seq, kind, data from event where accountId = ? and subjectId = ? order by seq',
       periods[0]?.accountId,
       subjectId,
     );
@@ -146,7 +147,9 @@ export class Books {
     const seen = this.#sinceOf(parts, times);
     const last = parts.findLast(({ state }) => state === 'charged');
     if (!last) return [];
-    const since = last.meter === 'compute' ? Math.max(formerSince, seen - SEEN_LATE_MS) : seen;
+    // Kept disks follow the run, whose end the server may see late.
+    const earliest = { compute: seen - SEEN_LATE_MS, disks: -Infinity }[last.meter] ?? seen;
+    const since = Math.max(formerSince, earliest);
     const isSwept = last.meter === 'compute' && last.closedAtMs === null;
     const most = (isSwept ? Math.max(sweptAtMs(last.regionId), since) : nowMs) - since + SLACK_MS + unseenStepsMs;
     const paid = parts.reduce((sum, part) => (part.state === 'charged' ? sum + paidMs(part) : sum), 0);

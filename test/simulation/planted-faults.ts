@@ -194,9 +194,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-old-archive-counts-as-the-new-one',
     file: 'domain/plan.ts',
-    find: "if (usesHost(observation)) return planHalt(instance, nowMs, limits);\n    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };",
+    find: "if (usesHost(observation)) return planHalt(instance, observation, nowMs, limits);\n    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };",
     replace:
-      "if (usesHost(observation)) return planHalt(instance, nowMs, limits);\n    return archive !== null ? { do: 'removeSaved' } : { do: 'saveRoot' };",
+      "if (usesHost(observation)) return planHalt(instance, observation, nowMs, limits);\n    return archive !== null ? { do: 'removeSaved' } : { do: 'saveRoot' };",
     suffers: 'all work since the previous archive is lost',
   },
   {
@@ -300,15 +300,15 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-container-is-free-until-it-answers',
     file: 'domain/instance.ts',
-    find: "desired === 'running' && (status === 'Running' || phase === 'WaitReady');",
-    replace: "desired === 'running' && status === 'Running' && phase !== 'WaitReady';",
+    find: "(desired === 'running' && (status === 'Running' || phase === 'WaitReady'));",
+    replace: "(desired === 'running' && status === 'Running' && phase !== 'WaitReady');",
     suffers: 'whoever computes in the init script pays nothing',
   },
   {
     name: 'a-start-that-an-operator-ended-is-paid',
     file: 'domain/start-outcomes.ts',
-    find: "return startOutcomes[reason] === 'refunded' ? { refundFor: reason } : {};",
-    replace: 'return {};',
+    find: 'const refundFor = ending?.refundFor ?? refundOf(before, reason);',
+    replace: "const refundFor = '' as Diagnosis;",
     suffers: 'an owner pays for a start that an operator ended',
   },
   {

@@ -125,6 +125,8 @@ interface InstanceState {
   desired: string;
   status: string;
   phase: string;
+  /** Its container ends at a request, or after a failure. */
+  isEnding: boolean;
   isHourly: boolean;
   diskGB: number;
 }
@@ -132,16 +134,17 @@ interface InstanceState {
 const isOpen = (periods: readonly Period[]): Period | undefined =>
   periods.find(({ closedAtMs }) => closedAtMs === null);
 
-/** An instance pays for compute exactly while its container runs and is requested to. */
+/** An instance pays for compute while its container runs and is requested to, or is ending. */
 export function wrongRateOfInstance({ id, ...is }: InstanceState, periods: readonly Period[]): string[] {
   const open = isOpen(periods);
   const rate = open === undefined ? 'nothing' : `${open.meter} ${open.state}`;
   const name = `${id}, ${is.desired} ${is.status} (${is.phase}), pays for ${rate}`;
   const pays = (meter: string): boolean => open?.meter === meter && open.state === 'charged';
   const wrong: string[] = [];
-  const runs = is.status === 'Running' || is.phase === 'WaitReady';
-  if (pays('compute') !== (is.desired === 'running' && runs && is.isHourly)) wrong.push(name);
-  const keeps = is.desired !== 'running' && is.desired !== 'released' && is.status !== 'InitializationFailed';
+  const runs = is.desired === 'running' && (is.status === 'Running' || is.phase === 'WaitReady');
+  if (pays('compute') !== ((runs || is.isEnding) && is.isHourly)) wrong.push(name);
+  const isKept = is.desired !== 'running' && is.desired !== 'released' && is.status !== 'InitializationFailed';
+  const keeps = isKept && !is.isEnding;
   if (pays('disks') !== keeps) wrong.push(name);
   if (pays('disks') && open?.quantity !== is.diskGB) wrong.push(`${name} of ${open?.quantity} GB, it has ${is.diskGB}`);
   if (is.desired === 'released' && open !== undefined) wrong.push(name);
@@ -167,6 +170,7 @@ export interface RateEvent {
   accountId: string;
   subjectId: string;
   seq: number;
+  kind: string;
   /** JSON; `rate` is what the event made the resource pay, null: nothing. */
   data: string;
 }
@@ -205,22 +209,30 @@ export function wrongReplay(events: readonly RateEvent[], periods: readonly Peri
 /** Reasons of host and engine that end a run. */
 const HOST_ENDS = ['Evicted', 'EngineUnreachable'];
 
+/** Requests that end a run. */
+const END_REQUESTS = ['instance.stopWished', 'instance.restartWished', 'instance.archiveWished', 'instance.released'];
+
 /** A run that the host or an operator ended before it was Running is refunded, once. */
 export function wrongRefunds(
   events: readonly RateEvent[],
   periods: readonly Period[],
   refunded: ReadonlyMap<number, number>,
 ): string[] {
-  const facts = events.map(({ seq, data }): { seq: number; status?: string; cause?: string; diagnosis?: string } => ({
-    ...JSON.parse(data),
-    seq,
-  }));
+  const facts = events.map(
+    ({ seq, kind, data }): { seq: number; kind: string; status?: string; cause?: string; diagnosis?: string } => ({
+      ...JSON.parse(data),
+      seq,
+      kind,
+    }),
+  );
   const sumOf = (parts: readonly Period[], micros: (part: Period) => number): number =>
     parts.reduce((sum, part) => sum + micros(part), 0);
   return [...Map.groupBy(periods, ({ openSeq }) => openSeq).entries()].flatMap(([openSeq, parts]) => {
     const closeSeq = parts.at(-1)?.closeSeq ?? Infinity;
     const wasRunning = facts.some((one) => one.status === 'Running' && one.seq >= openSeq && one.seq < closeSeq);
-    const end = facts.find(({ seq }) => seq === closeSeq);
+    const end = facts.find(
+      ({ seq, kind }) => seq === closeSeq || (seq > openSeq && seq < closeSeq && END_REQUESTS.includes(kind)),
+    );
     const isOfHost = end?.cause === 'operator' || HOST_ENDS.includes(end?.diagnosis ?? '');
     const isFree = isOfHost && !wasRunning && parts.some(({ meter }) => meter === 'compute');
     const should = isFree ? sumOf(parts, ({ chargedMicros }) => chargedMicros) : 0;

@@ -195,8 +195,10 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
       return fn(tx, { accountId, byAdministrator: false, nowMs, randomUuid });
     });
 
-  const costsIn = async (row: BudgetRow): Promise<Cost[]> =>
-    chargedCostsOf(store.read, row.accountId, await subjectsInScope(store.read, row));
+  const costsIn = async (row: BudgetRow): Promise<Cost[]> => {
+    const subjects = await subjectsInScope(store.read, row);
+    return chargedCostsOf(store.read, row.accountId, (id) => subjects === null || subjects.has(id));
+  };
 
   async function listed(row: BudgetRow): Promise<ListedBudget> {
     const nowMs = clock.now();

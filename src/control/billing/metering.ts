@@ -10,6 +10,7 @@ import { toDollars, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { defaultMoneyRules, type MoneyRules } from '../../domain/money-ladder.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
+import type { RunChange } from '../../domain/start-outcomes.ts';
 import type { Db } from '../../store/store.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { appendEvent, type AppendedEvent, type NewEvent } from '../../store/tables/events.ts';
@@ -53,11 +54,10 @@ export const meteredStorage = ({ name, regionId }: Omit<Metered, 'typeId'>): Met
   typeId: '',
 });
 
-export interface RateChange {
+/** `sinceMs` counts if it is free time of the resource. */
+export interface RateChange extends Pick<RunChange, 'sinceMs' | 'untilMs'> {
   before: Rate | null;
   after: Rate | null;
-  /** The new rate counts from here, if that is free time of the resource. */
-  sinceMs?: number;
 }
 
 export interface Metering extends Omit<SeenRuns, 'isKnown'> {
@@ -68,6 +68,8 @@ export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   noteBooking(): void;
   /** Grows with each booking. */
   bookings(): number;
+  /** Whether Berth knows that the resource ran after its last booking. */
+  isKnown(db: Db, subjectId: string): Promise<boolean>;
   /** Writes the event, and the period that it opens or closes. */
   appendEvent(tx: Db, event: NewEvent, subject: Metered, change: RateChange): Promise<AppendedEvent>;
   /**
@@ -116,12 +118,17 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     tx: Db,
     { accountId, subjectId, atMs }: NewEvent,
     { name, regionId, typeId }: Metered,
-    { after, sinceMs = atMs }: { after: (Rate & Priced) | null; sinceMs?: number | undefined },
+    {
+      after,
+      sinceMs = atMs,
+      untilMs = Infinity,
+    }: Omit<RateChange, 'before' | 'after'> & { after: (Rate & Priced) | null },
     seq: number,
   ): Promise<void> {
     const open = await openPeriodOf(tx, subjectId);
     const isFree = open?.isCharging === 0;
-    const nowMs = isFree ? Math.min(metered(atMs), Math.max(metered(sinceMs), open.openedAtMs)) : metered(atMs);
+    const eventMs = Math.min(metered(atMs), Math.max(untilMs - clock.stepMs(), open?.openedAtMs ?? 0));
+    const nowMs = isFree ? Math.min(eventMs, Math.max(metered(sinceMs), open.openedAtMs)) : eventMs;
     const openedAtMs = open ? await close(tx, open, { nowMs, closeSeq: seq }) : nowMs;
     if (after === null) return;
     const { meter, state, price, priceMicros, quantity, unitMs } = after;
@@ -155,14 +162,18 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     noteBooking: () => void (bookings += 1),
     bookings: () => bookings,
     ...seen,
-    async appendEvent(tx, event, subject, { before, after, sinceMs }) {
+    isKnown: async (tx, subjectId) => {
+      const open = await openPeriodOf(tx, subjectId);
+      return open !== undefined && isKnown(open);
+    },
+    async appendEvent(tx, event, subject, { before, after, ...times }) {
       if (isSameRate(before, after)) return appendEvent(tx, event);
       const priceMicros = after && (await priceOf(tx, subject.regionId, event.subjectId, after));
       const rate = after && { ...after, priceMicros: priceMicros ?? 0n };
       const appended = await appendEvent(tx, { ...event, data: { ...event.data, rate: rate && publicRate(rate) } });
       if (isBilled && event.usage?.mayRefuse && after && priceMicros !== 0n)
         await refuseUnpaidStorage(tx, event.accountId, { before, after, of: subject, nowMs: clock.now() });
-      await move(tx, event, subject, { after: rate, sinceMs }, appended.seq);
+      await move(tx, event, subject, { after: rate, ...times }, appended.seq);
       return appended;
     },
     async describe(tx, subject) {

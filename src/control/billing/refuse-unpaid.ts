@@ -48,7 +48,7 @@ export const costOfRun = (instance: Instance): Cost =>
 export async function costsOf(db: Db, accountId: string, withoutId = ''): Promise<Cost[]> {
   const starting = (await startingRowsOf(db, accountId)).filter(({ id }) => id !== withoutId).map(instanceFromRow);
   const hourly = starting.filter((one) => isHourly(one.spec.chargeMode) && !isInUse(one));
-  return [...(await chargedCostsOf(db, accountId)), ...hourly.map(costOfRun)];
+  return [...(await chargedCostsOf(db, accountId, (id) => id !== withoutId)), ...hourly.map(costOfRun)];
 }
 
 /** Cost by the hour that further runs of an account may add before its costs are counted again. */

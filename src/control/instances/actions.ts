@@ -149,6 +149,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const heldCapacity = row.holdsCapacity === 1;
   const changed = bringUp ? applyChange(instance, action, bringUp, catalog) : instance;
   let next = applyAction(action, changed, nowMs, cause);
+  if (next.observed.ending !== null && instance.observed.ending === null && !(await metering.isKnown(tx, id)))
+    next = { ...next, observed: { ...next.observed, ending: null } };
   const given = reason === undefined ? {} : { reason };
   next = { ...next, operation: { ...next.operation, ...given } };
   if (bringUp) {

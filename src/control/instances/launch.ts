@@ -290,6 +290,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     stoppedAtMs: 0,
     runningSinceMs: 0,
     runStartedAtMs: 0,
+    ending: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -5,7 +5,7 @@ import type { Instance, InstanceSpec, Observed } from '../../domain/instance.ts'
 import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
 import { advanceOperation } from '../../domain/operation.ts';
 import { isSameRate, rateOfInstance } from '../../domain/meter.ts';
-import { runChange } from '../../domain/start-outcomes.ts';
+import { endingOf, runChange } from '../../domain/start-outcomes.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { changeSpec, writeReconciledInstance } from '../../store/tables/instances.ts';
@@ -126,8 +126,11 @@ export async function failInstance(
   context: ReconcileContext,
   state: InstanceState,
   { show }: PermanentFailure,
+  isRunning = false,
 ): Promise<StepResult> {
-  const observed = { ...show, stoppedAtMs: context.deps.time.now() };
+  const nowMs = context.deps.time.now();
+  const ending = isRunning ? endingOf(state.instance, show.diagnosis ?? '', nowMs) : null;
+  const observed = { ...show, ending, stoppedAtMs: nowMs };
   const change = { observed, desired: 'stopped' } as const;
   const failed = withInstance(state, { notBeforeMs: null });
   return { state: await writeObservation(context, failed, change, { freeCapacity: true }), next: 'again' };

@@ -70,7 +70,7 @@ async function reconcileUntilRest(
     // The restored Docker sidecar ended at once.
     if (step.do === 'refresh' && before === 'refresh' && !state.instance.filesStale)
       return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
-    result = await executeStep(context, state, step);
+    result = await executeStep(context, state, step, observation);
     before = step.do;
     const { next } = result;
     if (next === 'again') continue;
@@ -91,7 +91,12 @@ async function observe(context: ReconcileContext, { id, everEnsured }: Instance)
   return observation.kind === 'present' && answers !== undefined ? { ...observation, answers } : observation;
 }
 
-async function executeStep(context: ReconcileContext, state: InstanceState, step: Step): Promise<StepResult> {
+async function executeStep(
+  context: ReconcileContext,
+  state: InstanceState,
+  step: Step,
+  observation: InstanceObservation,
+): Promise<StepResult> {
   switch (step.do) {
     case 'rest':
       return { state, next: step.afterMs ?? null };
@@ -100,7 +105,7 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
     }
     case 'failPermanently':
-      return failInstance(context, state, step);
+      return failInstance(context, state, step, observation.kind === 'present' && observation.running);
     case 'halt':
       return haltContainer(context, state, step);
     case 'settle': {

@@ -36,11 +36,10 @@ export async function chargedPeriodsAfter(
     .execute();
 }
 
-/** `among`: of these resources alone. */
 export async function chargedCostsOf(
   db: Db,
   accountId: string,
-  among: ReadonlySet<string> | null = null,
+  isCounted: (subjectId: string) => boolean = () => true,
 ): Promise<Cost[]> {
   const periods = await db
     .selectFrom('usagePeriod')
@@ -49,7 +48,7 @@ export async function chargedCostsOf(
     .where('isCharging', '=', sql.lit(1))
     .where('accountId', '=', accountId)
     .execute();
-  return periods.filter(({ subjectId }) => among === null || among.has(subjectId)).map(costOfPeriod);
+  return periods.filter(({ subjectId }) => isCounted(subjectId)).map(costOfPeriod);
 }
 
 /** Instances that are starting or restarting. */

@@ -131,6 +131,9 @@ const duePage = (isCompute: boolean) =>
           .where('period.meter', '=', 'compute')
           .where('period.regionId', '=', p('regionId'))
           .where('instance.leaseOwner', 'is', null)
+          // A run that is told to end is booked when its period closes.
+          .where('instance.desired', '=', sql.lit('running'))
+          .where('instance.mustHalt', '=', sql.lit(0 as const))
           .where((eb) => eb.or([eb('instance.dueAtMs', 'is', null), eb('instance.dueAtMs', '>', p('nowMs'))])),
       )
       .orderBy('period.id')

@@ -34,7 +34,7 @@ onBothEngines('books', (open) => {
     const events = await store.read.selectFrom('event').select(['seq', 'kind', 'data']).orderBy('seq').execute();
     const kindOf = (seq = 0) => events.find((event) => event.seq === seq)?.kind;
     const { opened, closed } = last?.transitions ?? {};
-    expect([opened?.kind, closed?.kind]).toEqual(['instance.observed', 'instance.stopWished']);
+    expect([opened?.kind, closed?.kind]).toEqual(['instance.observed', 'instance.observed']);
     expect([opened?.kind, closed?.kind]).toEqual([kindOf(opened?.seq), kindOf(closed?.seq)]);
     expect(events.find(({ seq }) => seq === opened?.seq)?.data).toContain('"state":"charged"');
     await store.write((tx) => tx.deleteFrom('event').execute());
@@ -72,7 +72,7 @@ onBothEngines('books', (open) => {
     expect(free.length).toBeGreaterThan(0);
     expect(free.map(({ chargedMicros, priceMicros }) => chargedMicros + priceMicros)).toEqual(free.map(() => 0));
     expect(periods[0]).toMatchObject({ meter: 'disks', state: 'charged', closedAtMs: null });
-    expect(periods[0]?.transitions).toEqual({ opened: { seq: expect.any(Number), kind: 'instance.stopWished' } });
+    expect(periods[0]?.transitions).toEqual({ opened: { seq: expect.any(Number), kind: 'instance.observed' } });
     const running = periods.find(({ meter, state }) => meter === 'compute' && state === 'charged');
     const before = await books.periods(caller, { untilMs: running?.openedAtMs ?? 0 }, pager);
     expect(before.periods.map(({ state }) => state)).not.toContain('charged');

@@ -106,6 +106,7 @@ onBothEngines('a start', { postgres: 'always' }, (open) => {
     pass(41_000);
     const failed = await world.until(id, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('StartTimeout');
+    await settled(world);
     const [paid, ...others] = (await periodsOf(id)).filter(({ state }) => state === 'charged');
     expect(others).toEqual([]);
     const ms = (paid?.closedAtMs ?? 0) - (paid?.openedAtMs ?? 0);
@@ -220,6 +221,7 @@ onBothEngines('a start', { postgres: 'always' }, (open) => {
       const id = await inUse(byHour);
       pass(30_000);
       await act(id);
+      await settled(world);
       const entries = await entriesOf(world, id);
       const charged = sumOf(entries, 'charge');
       expect(charged, name).toBeGreaterThanOrEqual(Math.floor((PRICE * 30_000) / HOUR_MS));

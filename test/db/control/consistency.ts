@@ -150,7 +150,7 @@ export async function wrongBooks({ read: db }: Pick<Store, 'read'>): Promise<str
   const lines = await db.selectFrom('entry').select(['periodId', 'kind', 'amountMicros']).execute();
   const events = await db
     .selectFrom('event')
-    .select(['accountId', 'subjectId', 'seq', 'data'])
+    .select(['accountId', 'subjectId', 'seq', 'kind', 'data'])
     .orderBy('seq')
     .execute();
   const instances = await db.selectFrom('instance').selectAll().execute();

@@ -123,10 +123,9 @@ onBothEngines('operators', (open) => {
     await expectRefused(operator.terminate(world.caller, body, null), 'not_found', /instance not found/);
     const acts = ['instance.stopWished', 'instance.startWished', 'instance.released'];
     const events = await eventsOf(world, ann.accountId, ...acts);
-    const disks = { meter: 'disks', state: 'charged', price: 0.05, quantity: 20 };
     const starting = { meter: 'compute', state: 'starting', price: 0, quantity: 1 };
     expect(events.filter(({ cause }) => cause === 'operator')).toEqual([
-      { kind: 'instance.stopWished', subjectId: id, cause: 'operator', reason: REASON, rate: disks },
+      { kind: 'instance.stopWished', subjectId: id, cause: 'operator', reason: REASON },
       { kind: 'instance.startWished', subjectId: id, cause: 'operator', reason: REASON, rate: starting },
       { kind: 'instance.released', subjectId: id, cause: 'operator', reason: REASON, rate: null },
     ]);

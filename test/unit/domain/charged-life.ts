@@ -10,7 +10,7 @@ import type { Instance } from '../../../src/domain/instance.ts';
 import { isSameRate, rateOfInstance, rateOfSnapshot, rateOfVolume, type Rate } from '../../../src/domain/meter.ts';
 import { creditKinds, type CreditGrant } from '../../../src/domain/purse.ts';
 import { refundTo } from '../../../src/domain/refund.ts';
-import { runChange } from '../../../src/domain/start-outcomes.ts';
+import { endingOf, runChange } from '../../../src/domain/start-outcomes.ts';
 import type { Snapshot } from '../../../src/domain/snapshot.ts';
 import type { Volume } from '../../../src/domain/volume.ts';
 import type { Wallet } from '../../../src/store/tables/ledger.ts';
@@ -88,8 +88,9 @@ export function chargeLife(
     periods.push(next);
   }
 
-  function close(period: PeriodRow): number {
-    const { closedAtMs, nextAtMs } = endOf(period, { nowMs: clock.now(), isKnown: runs.isKnown(period) });
+  function close(period: PeriodRow, untilMs = Infinity): number {
+    const nowMs = Math.min(clock.now(), untilMs - clock.stepMs());
+    const { closedAtMs, nextAtMs } = endOf(period, { nowMs, isKnown: runs.isKnown(period) });
     if (period.isCharging === 1) book([{ period, untilMs: closedAtMs }]);
     Object.assign(period, { closedAtMs, isCharging: 0 });
     return nextAtMs;
@@ -112,10 +113,13 @@ export function chargeLife(
     const [was, is] = [before ? rateOf(before) : null, rateOf(resource)];
     if (isSameRate(was, is)) return;
     const open = periods.find((one) => one.subjectId === id && one.closedAtMs === null);
-    const openedAtMs = open ? close(open) : clock.now();
+    const run =
+      before?.kind === 'instance' && resource.kind === 'instance'
+        ? runChange(before.row, resource.row, clock.now())
+        : {};
+    const openedAtMs = open ? close(open, run.untilMs) : clock.now();
     seq += 1;
-    if (open && before?.kind === 'instance' && resource.kind === 'instance')
-      refund(open.openSeq, runChange(before.row, resource.row, clock.now()).refundFor !== undefined);
+    if (open) refund(open.openSeq, run.refundFor !== undefined);
     if (is === null) return;
     const last = periods.findLast((one) => one.subjectId === id && one.meter === is.meter && one.state === 'charged');
     const kept = is.meter === 'volume' && last?.quantity === is.quantity ? last.priceMicros : undefined;
@@ -155,7 +159,11 @@ export function chargeLife(
     const seenAtMs = runs.seenAtMs(REGION);
     const seenUntilMs = seenAtMs === null ? null : lastFullMinute(Math.min(seenAtMs, clock.now()));
     const untilOf = ({ meter }: PeriodRow) => (meter === 'compute' ? seenUntilMs : lastFullMinute(clock.now()));
-    const due = periods.filter(({ isCharging }) => isCharging === 1);
+    const isEnding = ({ subjectId }: PeriodRow): boolean => {
+      const resource = resources.get(subjectId);
+      return resource?.kind === 'instance' && resource.row.observed.ending !== null;
+    };
+    const due = periods.filter((period) => period.isCharging === 1 && !isEnding(period));
     const [compute = [], storage = []] = [true, false].map((is) =>
       due.filter(({ meter }) => (meter === 'compute') === is),
     );
@@ -204,6 +212,7 @@ export function chargeLife(
     start: 'Starting',
     stop: 'Stopping',
     restart: 'Restarting',
+    halted: 'Stopped',
   } as const;
 
   function act(what: keyof typeof statusAfter | 'terminate', id: string): void {
@@ -212,6 +221,8 @@ export function chargeLife(
     const { row } = resource;
     const desired = { stop: 'stopped', start: 'running', terminate: 'released' } as const;
     const status = what === 'terminate' ? 'Released' : statusAfter[what];
+    const open = periods.find((one) => one.subjectId === id && one.closedAtMs === null);
+    const isEnding = (what === 'stop' || what === 'restart') && open !== undefined && runs.isKnown(open);
     const next: Instance = {
       ...row,
       desired: what in desired ? desired[what as keyof typeof desired] : row.desired,
@@ -220,6 +231,7 @@ export function chargeLife(
         status: status as Instance['observed']['status'],
         phase: what === 'container' ? 'WaitReady' : 'Queued',
         diagnosis: what === 'evicted' ? 'Evicted' : what === 'lost' ? 'EngineUnreachable' : '',
+        ending: isEnding ? endingOf(row, '', time.now()) : null,
       },
     };
     change(id, { kind: 'instance', row: next });

@@ -82,6 +82,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     stoppedAtMs: 0,
     runningSinceMs: 0,
     runStartedAtMs: 0,
+    ending: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

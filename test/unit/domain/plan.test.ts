@@ -27,6 +27,7 @@ import {
   unknown,
 } from './plan-fixture.ts';
 
+const ending = { byMs: now + 9_000, refundFor: '' } as const;
 const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
 
 const allCases = possibleStates.flatMap(({ desired, status }) =>
@@ -222,9 +223,10 @@ describe('plan', () => {
   });
 
   test('kills an instance that ignores a stop past its deadline, and shows StopDelayed', () => {
-    const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { requestedAtMs: now });
+    const killed = at('stopped', { status: 'Running', phase: 'Stopping' }, { requestedAtMs: now });
+    const stopping = { ...killed, observed: { ...killed.observed, ending } };
     expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
-    expect(plan(stopping, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
+    expect(plan(killed, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
       do: 'halt',
       graceMs: 0,
       show: { diagnosis: 'StopDelayed' },
@@ -244,7 +246,6 @@ describe('plan', () => {
 
   test('an archive halts, saves the root disk, and only then removes the container', () => {
     const requested = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
-    expect(plan(requested, running, now, limits).do).toBe('halt');
     expect(plan(requested, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
     expect(plan({ ...requested, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
@@ -441,9 +442,10 @@ describe('plan', () => {
   });
 
   test('a restart halts first, then ensures', () => {
-    const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
+    const instance = at('running', { status: 'Restarting', phase: 'Stopping', ending }, { mustHalt: true });
     expect(plan(instance, running, now, limits).do).toBe('halt');
-    expect(plan({ ...instance, mustHalt: false }, ended, now, limits)).toMatchObject({
+    const halted = at('running', { status: 'Restarting', phase: 'Stopping' });
+    expect(plan(halted, ended, now, limits)).toMatchObject({
       do: 'ensure',
       show: { status: 'Restarting' },
     });
@@ -464,7 +466,7 @@ describe('plan', () => {
   });
 
   test('a stop halts a running container, settles once it ended, and then rests', () => {
-    expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
+    expect(plan(at('stopped', { status: 'Running', phase: 'Stopping', ending }), running, now, limits).do).toBe('halt');
     for (const seen of [ended, absent])
       expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('settle');
     expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), ended, now, limits).do).toBe('rest');

@@ -61,6 +61,7 @@ const instances: fc.Arbitrary<Instance> = fc
       stoppedAtMs: fc.nat(2 ** 45),
       runningSinceMs: fc.nat(2 ** 45),
       runStartedAtMs: fc.nat(2 ** 45),
+      ending: fc.constant(null),
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
       sshFront: fc.boolean(),

@@ -1,0 +1,115 @@
+/** A run whose end was requested is charged until its container ends, at most for the grace. */
+import { expect, test } from 'vitest';
+import type { Caller } from '../../../src/control/index.ts';
+import type { LaunchInput } from '../../../src/control/instances/instances.ts';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { STOP_GRACE_MS } from '../../../src/domain/instance-states.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
+import { onBothEngines, type Open } from '../../fixtures/store.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { expectBalanced, openPaidWorld } from './paid-time-fixture.ts';
+
+const byHour = { chargeMode: 'perHour', duration: 1 } as const;
+const byMonth = { chargeMode: 'perMonth', duration: 2 } as const;
+const DEAF = '# berth-sim: ignore TERM';
+const GRACE_MS = 400;
+
+async function openWorld(open: Open) {
+  const opened = await openPaidWorld(open, { limits: { stopGraceMs: GRACE_MS, callDeadlineMs: 5_000 } });
+  const { world, launch, ann } = opened;
+  const periodsOf = (id: string) =>
+    world.store.read.selectFrom('usagePeriod').selectAll().where('subjectId', '=', id).orderBy('id').execute();
+  return {
+    ...opened,
+    periodsOf,
+    runsOf: async (id: string) =>
+      (await periodsOf(id)).filter(
+        ({ state, meter }) => meter === 'compute' && ['charged', 'paidAhead'].includes(state),
+      ),
+    requestedAt: async (id: string, kind: string) =>
+      (
+        await world.store.read
+          .selectFrom('event')
+          .select('atMs')
+          .where('subjectId', '=', id)
+          .where('kind', '=', kind)
+          .executeTakeFirstOrThrow()
+      ).atMs,
+    async running(billing: LaunchInput['billing'], initScript = DEAF, caller: Caller = ann) {
+      const { instanceConfiguration } = world.launchInput();
+      const more = { instanceConfiguration: { ...instanceConfiguration, initScript } };
+      const id = await launch(billing, more, caller);
+      await world.until(id, hasStatus('Running'));
+      return id;
+    },
+  };
+}
+
+onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
+  test('is charged with the grace that its programs use', async () => {
+    const { world, ann, running, runsOf, periodsOf, requestedAt, instances } = await openWorld(open);
+    const id = await running(byHour);
+    await instances.restart(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Running'));
+    const [first] = await runsOf(id);
+    const restartedMs = (first?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.restartWished'));
+    expect(restartedMs).toBeGreaterThanOrEqual(GRACE_MS);
+    await instances.stop(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    const [, second, ...others] = await runsOf(id);
+    expect(others).toEqual([]);
+    const stoppedMs = (second?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.stopWished'));
+    expect(stoppedMs).toBeGreaterThanOrEqual(GRACE_MS);
+    expect(second?.chargedUntilMs).toBe(second?.closedAtMs);
+    expect((await periodsOf(id)).at(-1)).toMatchObject({ meter: 'disks', openedAtMs: second?.closedAtMs });
+    await settled(world);
+    await expectConsistent(world);
+    await expectBalanced(world);
+  });
+
+  test('is charged for the grace at most, however late its container ends', async () => {
+    const { world, ann, running, runsOf, periodsOf, requestedAt, instances, clock } = await openWorld(open);
+    const id = await running(byHour, '');
+    const { engine } = world;
+    const halt = engine.halt.bind(engine);
+    let mayHalt = false;
+    engine.halt = (...given) =>
+      mayHalt ? halt(...given) : Promise.reject(new EngineFault('busy', 'the host is too busy', { retry: true }));
+    await instances.stop(ann, { instanceId: id }, null);
+    clock.aheadMs += 3 * 60_000;
+    await eventually(async () => (await runsOf(id))[0]?.closedAtMs !== null);
+    mayHalt = true;
+    await world.until(id, hasStatus('Stopped'));
+    const [run] = await runsOf(id);
+    const capMs = (await requestedAt(id, 'instance.stopWished')) + STOP_GRACE_MS;
+    expect([run?.chargedUntilMs, run?.closedAtMs]).toEqual([capMs, capMs]);
+    expect((await periodsOf(id)).at(-1)).toMatchObject({ meter: 'disks', openedAtMs: capMs });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('is charged though the stop came before Berth knew that the container runs', async () => {
+    const { world, ann, launch, runsOf, requestedAt, instances, paid } = await openWorld(open);
+    const { engine } = world;
+    const ensure = engine.ensure.bind(engine);
+    const launched = Promise.withResolvers<string>();
+    engine.ensure = async (...given) => {
+      const observation = await ensure(...given);
+      await instances.stop(ann, { instanceId: await launched.promise }, null);
+      return observation;
+    };
+    const { instanceConfiguration } = world.launchInput();
+    const id = await launch(byMonth, { instanceConfiguration: { ...instanceConfiguration, initScript: DEAF } });
+    launched.resolve(id);
+    await world.until(id, hasStatus('Stopped'));
+    const [run, ...others] = await runsOf(id);
+    expect(others).toEqual([]);
+    const stoppedAtMs = await requestedAt(id, 'instance.stopWished');
+    expect((run?.closedAtMs ?? 0) - stoppedAtMs).toBeGreaterThanOrEqual(GRACE_MS);
+    // The container ran before.
+    expect((await paid(id))?.anchorMs).toBeLessThanOrEqual(run?.openedAtMs ?? 0);
+    expect((await paid(id))?.anchorMs).toBeGreaterThan(0);
+    await settled(world);
+    await expectConsistent(world);
+  });
+});

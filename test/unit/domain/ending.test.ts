@@ -1,0 +1,75 @@
+/** A run whose end was requested uses the machine until its container has ended. */
+import { expect, test } from 'vitest';
+import { applyAction } from '../../../src/domain/desired-state.ts';
+import { STOP_GRACE_MS } from '../../../src/domain/instance-states.ts';
+import { rateOfInstance } from '../../../src/domain/meter.ts';
+import { beginOperation } from '../../../src/domain/operation.ts';
+import { plan } from '../../../src/domain/plan.ts';
+import { runChange } from '../../../src/domain/start-outcomes.ts';
+import { possibleStates } from './instance-fixture.ts';
+import { absent, at, ended, limits, now, running } from './plan-fixture.ts';
+
+const ending = { byMs: now + 9_000, refundFor: '' } as const;
+
+test('a run whose end was requested is charged until its container ends, at most for the grace', () => {
+  for (const { desired, status } of possibleStates) {
+    if (desired === 'released') continue;
+    const instance = at(desired, { status, phase: 'Stopping', ending }, { mustHalt: true });
+    const free = { do: 'mark', show: { ending: null } };
+    for (const seen of [ended, absent]) {
+      const step = plan(instance, seen, now, limits);
+      expect('show' in step && step.show.ending, `${desired} ${status}`).toBe(null);
+    }
+    const inUse = { ...running, docker: 'running' } as const;
+    for (const seen of [running, { ...ended, docker: 'running' } as const, inUse])
+      expect(plan(instance, seen, now, limits), `${desired} ${status}`).not.toEqual(free);
+    expect(plan(instance, running, ending.byMs, limits), `${desired} ${status}`).toEqual(free);
+  }
+});
+
+test('a run that was not known at the request of its end is charged from its first observation', () => {
+  const requested = { requestedAtMs: now - 1_000 };
+  const show = { ending: { byMs: now + 9_000, refundFor: '' }, runStartedAtMs: now - 1_000 };
+  for (const instance of [
+    at('stopped', { status: 'Starting', phase: 'Stopping' }, requested),
+    at('archived', { status: 'Running', phase: 'Stopping' }, requested),
+    at('running', { status: 'Restarting', phase: 'Stopping' }, { ...requested, mustHalt: true }),
+  ]) {
+    expect(plan(instance, running, now, limits)).toEqual({ do: 'mark', show });
+    expect(plan(instance, running, show.ending.byMs, limits).do).toBe('halt');
+  }
+  const byOperator = at(
+    'stopped',
+    { status: 'Starting', phase: 'Stopping' },
+    { ...requested, operation: beginOperation('stop', 'operator', now) },
+  );
+  expect(plan(byOperator, running, now, limits)).toMatchObject({ show: { ending: { refundFor: 'OperatorStop' } } });
+});
+
+test('stop, restart and archive leave the rate of a run as it is; terminate ends it', () => {
+  const run = at('running', { status: 'Running', phase: 'Ready' });
+  for (const action of ['stop', 'restart', 'archive'] as const) {
+    const requested = applyAction(action, run, now);
+    expect(requested.observed.ending, action).toEqual({ byMs: now + STOP_GRACE_MS, refundFor: '' });
+    expect(rateOfInstance(requested), action).toEqual(rateOfInstance(run));
+    const halted = { ...requested, observed: { ...requested.observed, ending: null } };
+    expect(rateOfInstance(halted)?.meter, action).toBe(action === 'restart' ? 'compute' : 'disks');
+    expect(runChange(requested, halted, now + 1), action).toEqual({ untilMs: now + STOP_GRACE_MS });
+  }
+  expect(rateOfInstance(applyAction('terminate', run, now))).toBe(null);
+  expect(applyAction('stop', at('running', { status: 'Starting', phase: 'PrepareDisks' }), now).observed.ending).toBe(
+    null,
+  );
+});
+
+test('a refund is that of the request which ended the run first', () => {
+  const starting = at('running', { status: 'Starting', phase: 'WaitReady' });
+  const byOperator = applyAction('stop', starting, now, 'operator');
+  expect(byOperator.observed.ending?.refundFor).toBe('OperatorStop');
+  const byOwner = applyAction('stop', starting, now);
+  const terminated = applyAction('terminate', byOwner, now + 1, 'operator');
+  expect(runChange(byOwner, terminated, now + 1).refundFor).toBe(undefined);
+  expect(runChange(byOperator, applyAction('terminate', byOperator, now + 1), now + 1).refundFor).toBe('OperatorStop');
+  const running = at('running', { status: 'Running', phase: 'Ready' });
+  expect(applyAction('restart', running, now, 'operator').observed.ending?.refundFor).toBe('');
+});
