@@ -237,6 +237,8 @@ onBothEngines('a start', { postgres: 'always' }, (open) => {
     await world.until(id, hasStatus('Running'));
     pass(50_000);
     evicted.add(id);
+    // As the hint of an engine does.
+    await world.store.write((tx) => tx.updateTable('instance').set({ dueAtMs: 1 }).where('id', '=', id).execute());
     await eventually(async () =>
       (await eventsOf(world, id, 'instance.observed')).some((one) => one['reason'] !== undefined),
     );

@@ -118,10 +118,12 @@ onBothEngines('a reference of an image', (open) => {
 
 onBothEngines('an image of an account', (open) => {
   test('is listed for its account only, after the catalog, page by page', async () => {
-    const world = await makeWorld(await open(), { start: false });
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { start: false, clock });
     const other = await world.account('bob');
     const { images } = world.running.control;
     await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    clock.aheadMs += 1_000;
     await images.create(world.caller, { name: 'two', ref: 'quay.io/a/two:2' }, null);
     expect(await namesOf(world, world.caller)).toEqual(['test image', 'one', 'two']);
     expect(await namesOf(world, other)).toEqual(['test image']);
