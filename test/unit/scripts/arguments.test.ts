@@ -28,3 +28,7 @@ test('npm test answers --help, and names the levels that exist', () => {
 test('npm run simulate refuses what is no number', () => {
   expect(run('simulate', '--seeds', 'many').stderr).toMatch(/^--seeds is many: it must be a whole number\n/);
 });
+
+test('npm run bench takes the options that its README names', () => {
+  expect(run('bench', 'hostile', '--short', '--only=csv', '--million', '--help')).toMatchObject({ status: 0 });
+});
