@@ -2,10 +2,11 @@
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { instanceId } from '../../../src/domain/ids.ts';
 import { expectRefused } from './access-fixture.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus } from '../../fixtures/control.ts';
+import { eventually, hasStatus, quickLimits } from '../../fixtures/control.ts';
 
 const ROUNDS = atLevel({ short: 1, long: 1, soak: 200 });
 /** Concurrent requests of a round. */
@@ -72,6 +73,32 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
       },
       ROUNDS * 240_000,
     );
+
+  test('is held by no container of a failed start that waits for it again', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus, { clock });
+    const { instances } = world.running.control;
+    const { instanceConfiguration } = world.launchInput();
+    const neverReady = { ...instanceConfiguration, initScript: '# berth-sim: never ready' };
+    world.engine.misbehave(({ verb }) => (verb === 'halt' ? { mode: 'failBefore', kind: 'busy' } : undefined));
+    const one = await instances.launch(world.caller, world.of('cpu.2', { instanceConfiguration: neverReady }), null);
+    await world.until(one.instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'WaitReady');
+    clock.aheadMs += quickLimits.readyDeadlineMs + 1_000;
+    await world.until(one.instanceId, hasStatus('StartingFailed'));
+    const other = await instances.launch(world.caller, world.of('cpu.2'), null);
+    await world.until(other.instanceId, hasStatus('Running'));
+    await instances.start(world.caller, one, null, A_DAY_MS);
+    world.engine.misbehave(undefined);
+    const id = instanceId(one.instanceId);
+    await eventually(async () => {
+      const seen = (await world.engine.observe([id], AbortSignal.timeout(60_000))).get(id);
+      return seen?.kind === 'present' && !seen.running;
+    });
+    expect(await world.capacityQueue()).toEqual([one.instanceId]);
+    await instances.terminate(world.caller, one, null);
+    await settled(world);
+    await expectConsistent(world);
+  });
 });
 
 onBothEngines('an engine with less capacity than reserved', (open) => {
