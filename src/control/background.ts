@@ -169,8 +169,8 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
   const sweep = async (drivers: RegionDrivers): Promise<void> => {
     if (!drivers.health.answers) return;
     const seenAtMs = foundation.metering.clock.now();
-    const unseen = await sweepRegion(foundation, drivers);
-    foundation.metering.saw(drivers.regionId, seenAtMs, unseen);
+    const seen = await sweepRegion(foundation, drivers);
+    foundation.metering.saw(drivers.regionId, seenAtMs, seen);
     await handleOrphans(foundation, drivers);
   };
   const sweepAllDisks = async (drivers: RegionDrivers): Promise<void> => {

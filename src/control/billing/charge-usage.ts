@@ -19,7 +19,7 @@ import {
   splitPeriods,
   writeCharged,
   type DuePeriods,
-  type PeriodRow,
+  type DuePeriod,
 } from '../../store/tables/usage-periods.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -31,6 +31,9 @@ const PAGE_SIZE = 100;
 /** A query looks for due periods among as many: among 100,000 it takes 10 ms and more. */
 const WINDOW_SIZE = 2_000;
 
+/** Longest wait of a booking for a reconcile. Its owner can keep an instance due for hours. */
+const HELD_MS = 2 * MINUTE_MS;
+
 export interface ChargeDeps extends Pick<TaskDeps, 'store' | 'log' | 'time'>, Pick<UseCaseDeps, 'metering'> {
   regions: { all(): readonly Pick<RegionDrivers, 'regionId' | 'health'>[] };
 }
@@ -40,7 +43,7 @@ async function bookPage(
   tx: Db,
   due: DuePeriods,
   { afterId, untilId }: { afterId: number; untilId: number },
-  isUnseen: (period: PeriodRow) => boolean,
+  isToBook: (period: DuePeriod) => boolean,
 ): Promise<{ lastId: number; gaps: Booking['gaps'] } | null> {
   const page = await duePeriods(tx, due, { afterId, lastId: untilId, limit: PAGE_SIZE });
   const lastId = page.at(-1)?.id;
@@ -51,7 +54,7 @@ async function bookPage(
   );
   // Other transactions may have booked before the lock.
   const periods = isSqlite(tx) ? page : await duePeriods(tx, due, { afterId, lastId, limit: PAGE_SIZE });
-  const toBook = periods.filter((period) => !isUnseen(period)).map((period) => ({ period, untilMs: due.untilMs }));
+  const toBook = periods.filter(isToBook).map((period) => ({ period, untilMs: due.untilMs }));
   const { entries, charged, wallets, gaps } = bookUsage(toBook, before, due.nowMs);
   await writeUsageEntries(tx, entries);
   await writeCharged(tx, charged);
@@ -83,16 +86,17 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     });
   }
 
-  const isUnseen = ({ meter, regionId, subjectId }: PeriodRow): boolean =>
-    meter === 'compute' && metering.isUnseen(regionId, subjectId);
+  const isToBook = ({ meter, regionId, subjectId, isHeld }: DuePeriod): boolean =>
+    meter !== 'compute' ||
+    (isHeld === 1 ? metering.isRunning(regionId, subjectId) : !metering.isUnseen(regionId, subjectId));
 
-  async function book(of: Omit<DuePeriods, 'nowMs'>): Promise<void> {
+  async function book(of: Pick<DuePeriods, 'regionId' | 'untilMs'>): Promise<void> {
     if (of.untilMs <= (bookedUntilMs.get(of.regionId) ?? 0)) return;
-    const due = { ...of, nowMs: clock.now() };
+    const due = { ...of, heldUntilMs: of.untilMs - HELD_MS, nowMs: clock.now() };
     for (let afterId = 0; afterId < Number.MAX_SAFE_INTEGER;) {
       const untilId = (await endOfChargingWindow(store.read, afterId, WINDOW_SIZE)) ?? Number.MAX_SAFE_INTEGER;
       const window = { afterId, untilId };
-      const page = await store.write((tx) => bookPage(tx, due, window, isUnseen));
+      const page = await store.write((tx) => bookPage(tx, due, window, isToBook));
       afterId = page?.lastId ?? untilId;
       if (page === null) continue;
       metering.noteBooking();

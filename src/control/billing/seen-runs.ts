@@ -2,12 +2,18 @@
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { MeterClock } from './meter-clock.ts';
 
+export interface SeenInstances {
+  running?: ReadonlySet<string>;
+  /** Their state is not known to the engine, as of a lost node. */
+  unseen?: ReadonlySet<string>;
+}
+
 export interface SeenRuns {
   /** Last sweep of the region's engine; null: none since the engine was lost. */
   seenAtMs(regionId: string): number | null;
-  /** `unseen`: instances whose state the engine does not know, as of a lost node. */
-  saw(regionId: string, atMs: number, unseen?: ReadonlySet<string>): void;
+  saw(regionId: string, atMs: number, seen?: SeenInstances): void;
   isUnseen(regionId: string, instanceId: string): boolean;
+  isRunning(regionId: string, instanceId: string): boolean;
   lost(regionId: string): void;
   /** False for a run of before the engine or this process was away, until a sweep has seen it. */
   isKnown(period: Pick<PeriodRow, 'meter' | 'regionId' | 'subjectId' | 'chargedUntilMs'>): boolean;
@@ -18,8 +24,8 @@ export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => b
   const startedAtMs = clock.now();
   const seen = new Map<string, number>();
   const lost = new Map<string, number>();
-  const unseenIn = new Map<string, ReadonlySet<string>>();
-  const isUnseen = (regionId: string, id: string): boolean => unseenIn.get(regionId)?.has(id) === true;
+  const instancesIn = new Map<string, SeenInstances>();
+  const isUnseen = (regionId: string, id: string): boolean => instancesIn.get(regionId)?.unseen?.has(id) === true;
   const seenAtMs = (regionId: string): number | null => {
     const atMs = answers(regionId) ? seen.get(regionId) : undefined;
     return atMs === undefined ? null : atMs + clock.appliedMs();
@@ -27,9 +33,10 @@ export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => b
   return {
     seenAtMs,
     isUnseen,
-    saw(regionId, atMs, unseen = new Set()) {
+    isRunning: (regionId, id) => instancesIn.get(regionId)?.running?.has(id) === true,
+    saw(regionId, atMs, instances = {}) {
       seen.set(regionId, atMs - clock.appliedMs());
-      unseenIn.set(regionId, unseen);
+      instancesIn.set(regionId, instances);
     },
     lost(regionId) {
       seen.delete(regionId);

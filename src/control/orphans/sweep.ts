@@ -20,6 +20,7 @@ import {
 } from '../../store/tables/orphans.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
+import type { SeenInstances } from '../billing/seen-runs.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 
@@ -29,11 +30,8 @@ const HINT_BATCH_MS = 50;
 const NAMED_IN_EVENT = 20;
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
-/**
- * Throws if the engine can't list its objects; then nothing changes. Returns the instances whose
- * state the engine does not know.
- */
-export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<Set<string>> {
+/** Throws if the engine can't list its objects; then nothing changes. */
+export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<SeenInstances> {
   const { store, time, changes } = deps;
   const owned = await drivers.engine.listOwned(deadlineWithin(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
@@ -58,7 +56,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   });
   const text = 'found orphaned resources on the engine; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
-  return new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id));
+  return { running, unseen: new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id)) };
 }
 
 /** Missing containers are found from the rows. */

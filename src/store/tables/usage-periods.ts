@@ -2,8 +2,9 @@
 import { sql, type RawBuilder, type Selectable, type SqlBool } from 'kysely';
 import type { Meter } from '../../domain/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
+import type { Flag } from '../db/columns.ts';
 import { newRows } from '../db/dialect.ts';
-import { count, parameters, prepared } from '../db/prepared.ts';
+import { count, parameters, prepared, type Parameter } from '../db/prepared.ts';
 import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -103,11 +104,19 @@ export interface DuePeriods {
   /** Region of the instances; null: storage, which needs no engine. */
   regionId: string | null;
   untilMs: number;
+  /** Instances that are due or leased are wanted once they are not booked up to here. */
+  heldUntilMs: number;
   nowMs: number;
+}
+
+export interface DuePeriod extends PeriodRow {
+  /** A reconcile is under way or to come: it may find that the run has ended. */
+  isHeld: Flag;
 }
 
 interface Bounds {
   untilMs: number;
+  heldUntilMs: number;
   nowMs: number;
   regionId: string;
   afterId: number;
@@ -115,11 +124,15 @@ interface Bounds {
   limit: number;
 }
 
+const isHeld = (p: Parameter<Bounds>) =>
+  sql`(instance."leaseOwner" is not null or coalesce(instance."dueAtMs" <= ${p('nowMs')}, false))`;
+
 const duePage = (isCompute: boolean) =>
   prepared<Bounds>()((db, p) =>
     db
       .selectFrom('usagePeriod as period')
       .selectAll('period')
+      .select((isCompute ? sql<Flag>`case when ${isHeld(p)} then 1 else 0 end` : sql.lit(0 as const)).as('isHeld'))
       .where('period.isCharging', '=', sql.lit(1 as const))
       .where('period.chargedUntilMs', '<', p('untilMs'))
       .where('period.id', '>', p('afterId'))
@@ -130,11 +143,10 @@ const duePage = (isCompute: boolean) =>
           .innerJoin('instance', 'instance.id', 'period.subjectId')
           .where('period.meter', '=', 'compute')
           .where('period.regionId', '=', p('regionId'))
-          .where('instance.leaseOwner', 'is', null)
           // A run that is told to end is booked when its period closes.
           .where('instance.desired', '=', sql.lit('running'))
           .where('instance.mustHalt', '=', sql.lit(0 as const))
-          .where((eb) => eb.or([eb('instance.dueAtMs', 'is', null), eb('instance.dueAtMs', '>', p('nowMs'))])),
+          .where(sql<SqlBool>`(not ${isHeld(p)} or period."chargedUntilMs" < ${p('heldUntilMs')})`),
       )
       .orderBy('period.id')
       .limit(count(p('limit'))),
@@ -143,14 +155,13 @@ const dueCompute = duePage(true);
 const dueStorage = duePage(false);
 
 /**
- * Periods not booked up to `untilMs`, by id: their rows are neighbors on the disk. Omits instances
- * that are due or leased: a reconcile may find that they ended.
+ * Periods not booked up to `untilMs`, by id: their rows are neighbors on the disk.
  */
 export const duePeriods = (
   db: Db,
   { regionId, ...of }: DuePeriods,
   { afterId, lastId = Number.MAX_SAFE_INTEGER, limit }: { afterId: number; lastId?: number; limit: number },
-): Promise<PeriodRow[]> =>
+): Promise<DuePeriod[]> =>
   (regionId === null ? dueStorage : dueCompute)(db, { ...of, regionId: regionId ?? '', afterId, lastId, limit });
 
 const chargingFrom = prepared<{ afterId: number; offset: number }>()((db, p) =>

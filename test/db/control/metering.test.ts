@@ -101,7 +101,7 @@ onBothEngines('metering', (open) => {
     expect(await bookedUntil()).toBe(untilMs + 2 * MINUTE_MS);
 
     clock.aheadMs += 2 * MINUTE_MS;
-    metering.saw(regionId, time.now(), new Set([id]));
+    metering.saw(regionId, time.now(), { unseen: new Set([id]) });
     await charge();
     expect(await bookedUntil(), 'its node does not answer').toBe(untilMs + 2 * MINUTE_MS);
     metering.saw(regionId, time.now());
@@ -126,6 +126,41 @@ onBothEngines('metering', (open) => {
     ]);
     const notices = await world.store.read.selectFrom('event').selectAll().where('kind', '=', 'billing.gap').execute();
     expect(notices.map(({ data }) => JSON.parse(data))).toEqual([{ periods: 1, freeHours: 2 }]);
+  });
+
+  test('books an instance that is kept due or leased two minutes later, if the sweep saw it run', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await atRest(world);
+    const { regionId } = world.drivers;
+    const time = {
+      ...realTime,
+      now: () => Date.now() + clock.aheadMs,
+      elapsed: () => performance.now() + clock.aheadMs,
+    };
+    const regions = { all: () => [world.drivers], of: () => world.drivers };
+    const metering = makeMetering({ time, regions, isBilled: true });
+    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const bookedUntil = async () =>
+      (await periodsOf(world, id)).findLast(({ meter }) => meter === 'compute')?.chargedUntilMs;
+    metering.saw(regionId, time.now());
+    await charge();
+    await world.running.stop();
+    for (const held of [{ dueAtMs: 1 }, { dueAtMs: null, leaseOwner: 'other', leaseToken: 't', leaseUntilMs: 1e15 }]) {
+      await world.store.write((tx) => tx.updateTable('instance').set(held).where('id', '=', id).execute());
+      const before = await bookedUntil();
+      clock.aheadMs += 2 * MINUTE_MS;
+      metering.saw(regionId, time.now(), { running: new Set([id]) });
+      await charge();
+      expect(await bookedUntil(), 'a reconcile may find its end').toBe(before);
+      clock.aheadMs += 2 * MINUTE_MS;
+      metering.saw(regionId, time.now());
+      await charge();
+      expect(await bookedUntil(), 'its container was not seen').toBe(before);
+      clock.aheadMs += MINUTE_MS;
+      metering.saw(regionId, time.now(), { running: new Set([id]) });
+      await charge();
+      expect(await bookedUntil()).toBe(Math.floor(time.now() / MINUTE_MS) * MINUTE_MS);
+    }
   });
 
   test('charges what ended while the engine was away up to the last booked minute', async () => {
