@@ -3,7 +3,6 @@ import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
 import { isLasting, nextStatus, type Action } from './instance-states.ts';
 import type { Instance, InstanceSpec } from './instance.ts';
 import { beginOperation, type Cause } from './operation.ts';
-import { endingOf, reasonOfRequest } from './start-outcomes.ts';
 
 /** Throws if the action is illegal (`refusalOfAction`) and `transitions` has no such event. */
 export function applyAction(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
@@ -24,7 +23,6 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
     diagnosisMessage: '',
     message: '',
     runStartedAtMs: 0,
-    ending: endingOf(instance, reasonOfRequest(cause), nowMs),
     countedFromMs: 0,
     progress: null,
     sshFront: false,

@@ -71,6 +71,8 @@ export interface Ending {
   byMs: number;
   /** Reason of its refund (`start-outcomes.ts`); '': it is paid. */
   refundFor: Diagnosis;
+  /** Micro-dollars per hour of the run, whose type a restart may change. */
+  priceMicros: number;
 }
 
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;

@@ -71,8 +71,10 @@ export const rateOfRun = (priceMicros: Micros): Priced => ({ priceMicros, quanti
 export function rateOfInstance(instance: Instance): Rate | null {
   const { spec, desired, observed } = instance;
   if (desired === 'released') return null;
-  if (isInUse(instance))
-    return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('paidAhead');
+  if (isInUse(instance)) {
+    const priceMicros = BigInt(observed.ending?.priceMicros ?? currentPriceMicros(instance));
+    return isHourly(spec.chargeMode) ? compute('charged', priceMicros) : compute('paidAhead');
+  }
   if (desired !== 'running') {
     // A failed launch has no disks.
     if (observed.status === 'InitializationFailed') return null;

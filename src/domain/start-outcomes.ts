@@ -2,6 +2,7 @@
  * Decides who pays for a run that ends before the instance was `Running`:
  * `docs/reference/billing.md`.
  */
+import { currentPriceMicros } from './instance-change.ts';
 import { isInUse, runSinceMs, type Ending, type Instance } from './instance.ts';
 import { STOP_GRACE_MS, type Diagnosis } from './instance-states.ts';
 import type { Cause } from './operation.ts';
@@ -61,6 +62,7 @@ export const reasonOfRequest = (cause: Cause): Diagnosis => (cause === 'operator
 export const endingSince = (instance: Instance, reason: Diagnosis, sinceMs: number): Ending => ({
   byMs: sinceMs + STOP_GRACE_MS,
   refundFor: refundOf(instance, reason),
+  priceMicros: Number(currentPriceMicros(instance)),
 });
 
 export const endingOf = (instance: Instance, reason: Diagnosis, nowMs: number): Ending | null =>

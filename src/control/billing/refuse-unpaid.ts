@@ -47,8 +47,11 @@ export const costOfRun = (instance: Instance): Cost =>
 /** Costs of the account now; instances that are about to start count as running. */
 export async function costsOf(db: Db, accountId: string, withoutId = ''): Promise<Cost[]> {
   const starting = (await startingRowsOf(db, accountId)).filter(({ id }) => id !== withoutId).map(instanceFromRow);
-  const hourly = starting.filter((one) => isHourly(one.spec.chargeMode) && !isInUse(one));
-  return [...(await chargedCostsOf(db, accountId, (id) => id !== withoutId)), ...hourly.map(costOfRun)];
+  // A restart counts with its next run.
+  const isNext = (one: Instance): boolean => one.observed.ending !== null || !isInUse(one);
+  const hourly = starting.filter((one) => isHourly(one.spec.chargeMode) && isNext(one));
+  const notCharged = new Set([withoutId, ...hourly.map(({ id }) => id)]);
+  return [...(await chargedCostsOf(db, accountId, (id) => !notCharged.has(id))), ...hourly.map(costOfRun)];
 }
 
 /** Cost by the hour that further runs of an account may add before its costs are counted again. */

@@ -4,7 +4,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
 import { DEFAULT_SPOT_GRACE_MS } from '../../domain/spot.ts';
 import { rateOfInstance } from '../../domain/meter.ts';
-import { runChange } from '../../domain/start-outcomes.ts';
+import { endingOf, reasonOfRequest, runChange } from '../../domain/start-outcomes.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
@@ -147,10 +147,10 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
 
   const { regionId } = instance.spec;
   const heldCapacity = row.holdsCapacity === 1;
-  const changed = bringUp ? applyChange(instance, action, bringUp, catalog) : instance;
+  const isEnd = action !== 'start' && action !== 'terminate';
+  const ending = isEnd ? await letEnd(tx, instance, { cause, metering, nowMs }) : instance;
+  const changed = bringUp ? applyChange(ending, action, bringUp, catalog) : ending;
   let next = applyAction(action, changed, nowMs, cause);
-  if (next.observed.ending !== null && instance.observed.ending === null && !(await metering.isKnown(tx, id)))
-    next = { ...next, observed: { ...next.observed, ending: null } };
   const given = reason === undefined ? {} : { reason };
   next = { ...next, operation: { ...next.operation, ...given } };
   if (bringUp) {
@@ -197,6 +197,18 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
     await deleteVariablesOf(tx, id);
   }
   return operationId(id, next.generation);
+}
+
+/** Lets a run end, unless nobody knows whether it went on after its last booking. */
+async function letEnd(
+  tx: Db,
+  instance: Instance,
+  { cause, metering, nowMs }: Pick<ActionInput, 'cause' | 'metering' | 'nowMs'>,
+): Promise<Instance> {
+  const ending = endingOf(instance, reasonOfRequest(cause), nowMs);
+  const isNew = ending !== null && instance.observed.ending === null;
+  if (isNew && !(await metering.isKnown(tx, instance.id))) return instance;
+  return { ...instance, observed: { ...instance.observed, ending } };
 }
 
 /** Applies pending changes. A start decides about GPUs; a restart keeps them, or their absence. */

@@ -143,7 +143,7 @@ export const observed: z.ZodType<Observed> = z.object({
   stoppedAtMs: z.number(),
   runningSinceMs: z.number(),
   runStartedAtMs: z.number().default(0),
-  ending: z.object({ byMs: z.number(), refundFor: diagnosis }).nullable().default(null),
+  ending: z.object({ byMs: z.number(), refundFor: diagnosis, priceMicros: z.number() }).nullable().default(null),
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),

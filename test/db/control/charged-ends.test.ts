@@ -35,9 +35,10 @@ async function openWorld(open: Open) {
           .where('kind', '=', kind)
           .executeTakeFirstOrThrow()
       ).atMs,
-    async running(billing: LaunchInput['billing'], initScript = DEAF, caller: Caller = ann) {
+    async running(billing: LaunchInput['billing'], initScript = DEAF, caller: Caller = ann, instanceTypeId?: string) {
       const { instanceConfiguration } = world.launchInput();
-      const more = { instanceConfiguration: { ...instanceConfiguration, initScript } };
+      const type = instanceTypeId === undefined ? {} : { instanceTypeId };
+      const more = { instanceConfiguration: { ...instanceConfiguration, initScript }, ...type };
       const id = await launch(billing, more, caller);
       await world.until(id, hasStatus('Running'));
       return id;
@@ -65,6 +66,21 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     await settled(world);
     await expectConsistent(world);
     await expectBalanced(world);
+  });
+
+  test('is charged at the price of the run, though a restart changes the type', async () => {
+    const { world, ann, running, periodsOf, requestedAt, instances, types } = await openWorld(open);
+    const id = await running(byHour, DEAF, ann, types.large.id);
+    await instances.update(ann, { instanceId: id, instanceTypeId: types.small.id }, null);
+    await instances.restart(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Running'));
+    const [large, ...others] = (await periodsOf(id)).filter(({ state }) => state === 'charged');
+    expect(large).toMatchObject({ typeId: types.large.id, priceMicros: 300_000 });
+    const restartedAtMs = await requestedAt(id, 'instance.restartWished');
+    expect((large?.closedAtMs ?? 0) - restartedAtMs).toBeGreaterThanOrEqual(GRACE_MS);
+    expect(others).toMatchObject([{ typeId: types.small.id, priceMicros: 100_000 }]);
+    await settled(world);
+    await expectConsistent(world);
   });
 
   test('is charged for the grace at most, however late its container ends', async () => {

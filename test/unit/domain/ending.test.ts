@@ -1,15 +1,23 @@
 /** A run whose end was requested uses the machine until its container has ended. */
 import { expect, test } from 'vitest';
 import { applyAction } from '../../../src/domain/desired-state.ts';
-import { STOP_GRACE_MS } from '../../../src/domain/instance-states.ts';
+import { STOP_GRACE_MS, type Action } from '../../../src/domain/instance-states.ts';
+import type { Instance } from '../../../src/domain/instance.ts';
 import { rateOfInstance } from '../../../src/domain/meter.ts';
-import { beginOperation } from '../../../src/domain/operation.ts';
+import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
 import { plan } from '../../../src/domain/plan.ts';
-import { runChange } from '../../../src/domain/start-outcomes.ts';
-import { possibleStates } from './instance-fixture.ts';
+import { endingOf, reasonOfRequest, runChange } from '../../../src/domain/start-outcomes.ts';
+import { anInstance, possibleStates } from './instance-fixture.ts';
 import { absent, at, ended, limits, now, running } from './plan-fixture.ts';
 
-const ending = { byMs: now + 9_000, refundFor: '' } as const;
+const priceMicros = Number(anInstance().priceMicros);
+/** As a use case requests it. */
+const request = (action: Action, run: Instance, nowMs: number, cause: Cause = 'user'): Instance => {
+  const ending = endingOf(run, reasonOfRequest(cause), nowMs);
+  return applyAction(action, { ...run, observed: { ...run.observed, ending } }, nowMs, cause);
+};
+
+const ending = { byMs: now + 9_000, refundFor: '', priceMicros } as const;
 
 test('a run whose end was requested is charged until its container ends, at most for the grace', () => {
   for (const { desired, status } of possibleStates) {
@@ -29,7 +37,7 @@ test('a run whose end was requested is charged until its container ends, at most
 
 test('a run that was not known at the request of its end is charged from its first observation', () => {
   const requested = { requestedAtMs: now - 1_000 };
-  const show = { ending: { byMs: now + 9_000, refundFor: '' }, runStartedAtMs: now - 1_000 };
+  const show = { ending: { byMs: now + 9_000, refundFor: '', priceMicros }, runStartedAtMs: now - 1_000 };
   for (const instance of [
     at('stopped', { status: 'Starting', phase: 'Stopping' }, requested),
     at('archived', { status: 'Running', phase: 'Stopping' }, requested),
@@ -49,27 +57,25 @@ test('a run that was not known at the request of its end is charged from its fir
 test('stop, restart and archive leave the rate of a run as it is; terminate ends it', () => {
   const run = at('running', { status: 'Running', phase: 'Ready' });
   for (const action of ['stop', 'restart', 'archive'] as const) {
-    const requested = applyAction(action, run, now);
-    expect(requested.observed.ending, action).toEqual({ byMs: now + STOP_GRACE_MS, refundFor: '' });
+    const requested = request(action, run, now);
+    expect(requested.observed.ending, action).toEqual({ byMs: now + STOP_GRACE_MS, refundFor: '', priceMicros });
     expect(rateOfInstance(requested), action).toEqual(rateOfInstance(run));
     const halted = { ...requested, observed: { ...requested.observed, ending: null } };
     expect(rateOfInstance(halted)?.meter, action).toBe(action === 'restart' ? 'compute' : 'disks');
     expect(runChange(requested, halted, now + 1), action).toEqual({ untilMs: now + STOP_GRACE_MS });
   }
-  expect(rateOfInstance(applyAction('terminate', run, now))).toBe(null);
-  expect(applyAction('stop', at('running', { status: 'Starting', phase: 'PrepareDisks' }), now).observed.ending).toBe(
-    null,
-  );
+  expect(rateOfInstance(request('terminate', run, now))).toBe(null);
+  expect(request('stop', at('running', { status: 'Starting', phase: 'PrepareDisks' }), now).observed.ending).toBe(null);
 });
 
 test('a refund is that of the request which ended the run first', () => {
   const starting = at('running', { status: 'Starting', phase: 'WaitReady' });
-  const byOperator = applyAction('stop', starting, now, 'operator');
+  const byOperator = request('stop', starting, now, 'operator');
   expect(byOperator.observed.ending?.refundFor).toBe('OperatorStop');
-  const byOwner = applyAction('stop', starting, now);
-  const terminated = applyAction('terminate', byOwner, now + 1, 'operator');
+  const byOwner = request('stop', starting, now);
+  const terminated = request('terminate', byOwner, now + 1, 'operator');
   expect(runChange(byOwner, terminated, now + 1).refundFor).toBe(undefined);
-  expect(runChange(byOperator, applyAction('terminate', byOperator, now + 1), now + 1).refundFor).toBe('OperatorStop');
+  expect(runChange(byOperator, request('terminate', byOperator, now + 1), now + 1).refundFor).toBe('OperatorStop');
   const running = at('running', { status: 'Running', phase: 'Ready' });
-  expect(applyAction('restart', running, now, 'operator').observed.ending?.refundFor).toBe('');
+  expect(request('restart', running, now, 'operator').observed.ending?.refundFor).toBe('');
 });

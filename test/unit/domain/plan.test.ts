@@ -27,7 +27,7 @@ import {
   unknown,
 } from './plan-fixture.ts';
 
-const ending = { byMs: now + 9_000, refundFor: '' } as const;
+const ending = { byMs: now + 9_000, refundFor: '', priceMicros: 1 } as const;
 const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
 
 const allCases = possibleStates.flatMap(({ desired, status }) =>
