@@ -32,8 +32,9 @@ import { accountIdOf, writeAsAdmin } from '../access/account-admin.ts';
 import type { Caller, Idempotency, Mutation } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
-import { countBudget, type CountedBudget, type Settled } from './count-budget.ts';
+import { countBudget, countsAlike, NOTHING_SETTLED, type CountedBudget, type Settled } from './count-budget.ts';
 import { isReached, noteBudget } from './follow-budgets.ts';
+import { nextTurn, type ReportDeps } from './report.ts';
 import { costsOf } from './refuse-unpaid.ts';
 import { usualTimeZone } from './time-zone.ts';
 
@@ -115,6 +116,8 @@ const shown = (
 const budgetNotFound = (name: string): Refusal =>
   new Refusal('not_found', `budget ${JSON.stringify(name)} not found; POST /api/billing/budget/list lists the budgets`);
 
+type CountedInput = Settled & Pick<BudgetRow, 'labelKey' | 'labelValue' | 'timeZone'>;
+
 interface Writer {
   accountId: string;
   byAdministrator: boolean;
@@ -124,30 +127,24 @@ interface Writer {
 
 async function writeBudget(
   tx: Db,
-  by: Writer,
-  { name, scope, soft, hard, timeZone }: BudgetInput & { timeZone: string },
+  { accountId, byAdministrator, nowMs, randomUuid }: Writer,
+  { name, soft, hard }: BudgetInput,
+  counted: CountedInput,
 ): Promise<{ budget: Budget }> {
-  const { accountId, byAdministrator, nowMs } = by;
   const before = await budgetNamed(tx, accountId, name);
   if (before) refuseOthers(before, byAdministrator);
   else await refuseTooMany(tx, accountId, byAdministrator);
   const fields = {
+    ...counted,
     name,
-    labelKey: scope?.label.key ?? '',
-    labelValue: scope?.label.value ?? '',
-    timeZone,
     softMicros: micros(soft),
     hardMicros: micros(hard),
     byAdministrator: encodeFlag(byAdministrator),
-    // Nothing counted yet.
-    month: '',
-    settledUntilMs: 0,
-    settledMicros: 0,
     softReached: encodeFlag(false),
     hardReached: encodeFlag(false),
   };
   if (before) await changeBudget(tx, before.id, fields);
-  else await insertBudget(tx, { ...fields, id: by.randomUuid(), accountId, createdAtMs: nowMs });
+  else await insertBudget(tx, { ...fields, id: randomUuid(), accountId, createdAtMs: nowMs });
   const budget = shown(fields);
   await appendEvent(tx, { accountId, atMs: nowMs, kind: 'billing.budgetSet', subjectId: accountId, data: budget });
   return { budget };
@@ -172,16 +169,30 @@ async function removeBudget(
   return { name };
 }
 
-export function makeBudgets(deps: UseCaseDeps): Budgets {
+export function makeBudgets(deps: UseCaseDeps & ReportDeps): Budgets {
   const { store, time, metering, readCatalog, randomUuid } = deps;
   const { clock } = metering;
+  const turn = () => nextTurn(time);
 
-  /** A budget that is reached already counts for the next launch. */
-  async function counted<Answer>(accountId: string, name: string, answer: Promise<Answer>): Promise<Answer> {
-    const set = await answer;
+  /** Sums the settled hours before `write`. A budget that is reached counts for the next launch. */
+  async function setCounted<Answer>(
+    accountId: string,
+    { name, scope, timeZone }: BudgetInput,
+    write: (counted: CountedInput) => Promise<Answer>,
+  ): Promise<Answer> {
+    const counts = {
+      labelKey: scope?.label.key ?? '',
+      labelValue: scope?.label.value ?? '',
+      timeZone: timeZone ?? (await usualTimeZone(readCatalog)),
+    };
+    const before = await budgetNamed(store.read, accountId, name);
+    const settled = before && countsAlike(before, counts) ? before : NOTHING_SETTLED;
+    const budget = { ...settled, ...counts, accountId };
+    const { month, settledUntilMs, settledMicros } = await countBudget(store.read, budget, clock.now(), turn);
+    const answer = await write({ ...counts, month, settledUntilMs, settledMicros });
     const row = await budgetNamed(store.read, accountId, name);
-    if (row) await noteBudget({ store, nowMs: clock.now(), atMs: time.now() }, row);
-    return set;
+    if (row) await noteBudget({ store, time, nowMs: clock.now() }, row);
+    return answer;
   }
 
   /** `idempotentWrite` under the lock of the account. */
@@ -202,7 +213,7 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
 
   async function listed(row: BudgetRow): Promise<ListedBudget> {
     const nowMs = clock.now();
-    const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs);
+    const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs, turn);
     return {
       ...shown(row),
       month,
@@ -223,9 +234,9 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
     forecast: makeForecast(deps),
     async set(caller, body, idempotency) {
       refuseWrongLimits(body);
-      const timeZone = body.timeZone ?? (await usualTimeZone(readCatalog));
-      const work = asOwner(caller, idempotency, (tx, by) => writeBudget(tx, by, { ...body, timeZone }));
-      return counted(caller.accountId, body.name, work);
+      return setCounted(caller.accountId, body, (counted) =>
+        asOwner(caller, idempotency, (tx, by) => writeBudget(tx, by, body, counted)),
+      );
     },
     list: ({ accountId }) => list(accountId),
     delete: (caller, { name }, idempotency) => asOwner(caller, idempotency, (tx, by) => removeBudget(tx, by, name)),
@@ -233,11 +244,11 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
     async setFor(caller, { username, ...body }, idempotency) {
       refuseWrongLimits(body);
       const accountId = await accountIdOf(store.read, username);
-      const timeZone = body.timeZone ?? (await usualTimeZone(readCatalog));
-      const work = writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
-        writeBudget(tx, { accountId, byAdministrator: true, nowMs, randomUuid }, { ...body, timeZone }),
+      return setCounted(accountId, body, (counted) =>
+        writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
+          writeBudget(tx, { accountId, byAdministrator: true, nowMs, randomUuid }, body, counted),
+        ),
       );
-      return counted(accountId, body.name, work);
     },
     listFor: async (username) => list(await accountIdOf(store.read, username)),
     async deleteFor(caller, { username, name }, idempotency) {
@@ -252,17 +263,18 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
 /** Accounts whose counted hours are kept for the next forecast. */
 const FORECASTS_KEPT = 1_000;
 
-function makeForecast({ store, metering, readCatalog }: UseCaseDeps): Budgets['forecast'] {
+function makeForecast({ store, time, metering, readCatalog }: UseCaseDeps & ReportDeps): Budgets['forecast'] {
   const settled = makeBoundedMap<Settled>({ maxEntries: FORECASTS_KEPT });
 
   async function countedMonth(accountId: string, nowMs: number): Promise<CountedBudget & { timeZone: string }> {
     const timeZone = await usualTimeZone(readCatalog);
     const key = `${accountId} ${timeZone}`;
-    const before = settled.get(key) ?? { month: '', settledUntilMs: 0, settledMicros: 0 };
+    const before = settled.get(key) ?? NOTHING_SETTLED;
     const counted = await countBudget(
       store.read,
       { accountId, labelKey: '', labelValue: '', timeZone, ...before },
       nowMs,
+      () => nextTurn(time),
     );
     const { month, settledUntilMs, settledMicros } = counted;
     settled.set(key, { month, settledUntilMs, settledMicros });

@@ -16,8 +16,10 @@ import {
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import type { Time } from '../base/time.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
-import { countBudget } from './count-budget.ts';
+import { countBudget, countsAlike } from './count-budget.ts';
+import { nextTurn } from './report.ts';
 
 const PAGE_SIZE = 200;
 export const isReached = (limitMicros: number | null, spentMicros: number): boolean =>
@@ -25,10 +27,12 @@ export const isReached = (limitMicros: number | null, spentMicros: number): bool
 
 /** Writes what was counted, and an event for each limit that was not reached before. */
 export async function noteBudget(
-  { store, nowMs, atMs }: { store: Store; nowMs: number; atMs: number },
+  { store, time, nowMs }: { store: Store; time: Pick<Time, 'now' | 'after'>; nowMs: number },
   budget: BudgetRow,
 ): Promise<void> {
-  const { month, settledUntilMs, settledMicros, spentMicros } = await countBudget(store.read, budget, nowMs);
+  await nextTurn(time);
+  const turn = () => nextTurn(time);
+  const { month, settledUntilMs, settledMicros, spentMicros } = await countBudget(store.read, budget, nowMs, turn);
   const soft = isReached(budget.softMicros, spentMicros);
   const hard = isReached(budget.hardMicros, spentMicros);
   const isSame = budget.month === month;
@@ -39,10 +43,16 @@ export async function noteBudget(
     const { accountId, name, id, softMicros, hardMicros } = budget;
     await lockAccount(tx, accountId);
     const current = await budgetNamed(tx, accountId, name);
-    if (current?.id !== id || current.softMicros !== softMicros || current.hardMicros !== hardMicros) return;
+    if (
+      current?.id !== id ||
+      !countsAlike(current, budget) ||
+      current.softMicros !== softMicros ||
+      current.hardMicros !== hardMicros
+    )
+      return;
     const event = async (kind: string, limitMicros: number | null): Promise<void> => {
       const data = { name, month, limit: toDollars(limitMicros ?? 0), spent: toDollars(spentMicros) };
-      await appendEvent(tx, { accountId, atMs, kind, subjectId: accountId, data });
+      await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId: accountId, data });
     };
     if (soft && !had.soft) await event('billing.budgetSoft', softMicros);
     if (hard && !had.hard) await event('billing.budgetHard', hardMicros);
@@ -67,8 +77,7 @@ export function makeFollowBudgets({ store, time, log, metering, stopAutomaticall
     [seenBookings, countedAtMs] = [metering.bookings(), clock.now()];
     for (let afterId = ''; ;) {
       const page = await budgetsAfter(store.read, afterId, PAGE_SIZE);
-      for (const budget of page)
-        await tryTo(budget.id, noteBudget({ store, nowMs: clock.now(), atMs: time.now() }, budget));
+      for (const budget of page) await tryTo(budget.id, noteBudget({ store, time, nowMs: clock.now() }, budget));
       const last = page.at(-1);
       if (!last) return;
       afterId = last.id;

@@ -16,13 +16,15 @@ const PER_ACCOUNT = 1;
 const MAX_OF_ACCOUNT = 16;
 const LONGEST_PAUSE_MS = 2_000;
 
-/** Reads whose rows nothing bounds, besides those of billing. */
+/** Requests whose rows nothing bounds, besides reads of billing. */
 const others: ReadonlySet<RouteName> = new Set<RouteName>([
   'quote',
   'instanceFigures',
   'listPrices',
   'listPriceChanges',
   'listAccountEntries',
+  'setBudget',
+  'setAccountBudget',
   'listAccountBudgets',
   'listAudit',
   'listAccounts',

@@ -1,7 +1,7 @@
 /** When the books count: times of periods, the order of a minute's bookings, days of a budget. */
 import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
-import { countBudget } from '../../../src/control/billing/count-budget.ts';
+import { countBudget, NOTHING_SETTLED } from '../../../src/control/billing/count-budget.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../../src/domain/durations.ts';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import { STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
@@ -127,11 +127,7 @@ onBothEngines('the books', (open) => {
     for (const atMs of [START_MS - 9 * DAY_MS, START_MS - 2 * DAY_MS, START_MS])
       await store.write((tx) => writeEntries(tx, [{ ...entry, atMs, amountMicros: 7, subjectId: 'x' }]));
     const scope = { accountId: 'ann', labelKey: '', labelValue: '', timeZone: 'UTC' };
-    const first = await countBudget(
-      read,
-      { ...scope, month: '', settledUntilMs: 0, settledMicros: 0 },
-      START_MS + HOUR_MS,
-    );
+    const first = await countBudget(read, { ...scope, ...NOTHING_SETTLED }, START_MS + HOUR_MS);
     expect(first).toMatchObject({ spentMicros: 21, settledMicros: 14 });
     expect(spans, 'fourteen days, and the rest of today').toBe(15);
     expect(await countBudget(read, { ...scope, ...first }, START_MS + 2 * HOUR_MS)).toMatchObject({ spentMicros: 21 });

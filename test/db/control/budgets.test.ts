@@ -1,8 +1,10 @@
 /** Budgets of accounts: what counts, what they refuse and stop, and who may change them. */
 import { expect, test } from 'vitest';
+import { countingRows } from '../../../src/async/rows-read.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { BudgetInput } from '../../../src/control/billing/budgets.ts';
 import type { Caller } from '../../../src/control/index.ts';
+import { NOTHING_SETTLED } from '../../../src/control/billing/count-budget.ts';
 import { makeFollowBudgets, noteBudget } from '../../../src/control/billing/follow-budgets.ts';
 import { makeMetering } from '../../../src/control/billing/metering.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
@@ -12,7 +14,7 @@ import { budgetNamed } from '../../../src/store/tables/budgets.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
-import { onBothEngines } from '../../fixtures/store.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { billingRows } from '../store/billing-rows.ts';
 import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
@@ -20,17 +22,19 @@ import { expectRefused } from './access-fixture.ts';
 /** Intervals of the booking, the budgets, and the sweep. */
 const TASKS_MS = [10_000, 25_000];
 const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
+/** No task counts a budget within a test. */
+const unhurried = { every: (ms: number, fn: () => void) => realTime.every(ms, fn) };
 const ignore = (): void => {};
 const silent = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const team = { label: { key: 'team', value: 'physics' } };
 const timeZone = 'UTC';
 
-async function movable(store: Store) {
+async function movable(store: Store, tasks = time) {
   const clock = { aheadMs: 0 };
   // The middle of a month: no test crosses its end by chance.
   const { year, month } = { year: new Date().getUTCFullYear(), month: new Date().getUTCMonth() };
   clock.aheadMs = Date.UTC(year, month + 1, 15) - Date.now();
-  const world = await makeWorld(store, { clock, time });
+  const world = await makeWorld(store, { clock, time: tasks });
   const { control } = world.running;
   const caller = await world.account('ann');
   return {
@@ -112,7 +116,7 @@ onBothEngines('a budget', (open) => {
   });
 
   test('counts charges and purchases less refunds of its month, settled and new', async () => {
-    const { world, caller, control, set, charge, clock } = await movable(await open());
+    const { world, caller, control, set, charge, clock } = await movable(await open(), unhurried);
     const nowMs = Date.now() + clock.aheadMs;
     await charge(100, 'x', nowMs - 20 * DAY_MS);
     await charge(1, 'x', nowMs - 10 * DAY_MS);
@@ -125,6 +129,53 @@ onBothEngines('a budget', (open) => {
     expect(await spent()).toBe(6.5);
     expect(await control.budgets.forecast(caller)).toMatchObject({ monthToDate: 6.5, step: 'none', burnRate: 0 });
     expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet']);
+  });
+
+  test('sums settled hours again when its scope or time zone changes, not when its limits do', async () => {
+    const { world, caller, control, set, charge, clock } = await movable(await open(), unhurried);
+    const nowMs = Date.now() + clock.aheadMs;
+    const paid = {
+      ...plainEntry,
+      accountId: caller.accountId,
+      kind: 'charge',
+      fromLedger: 'cash',
+      toLedger: 'revenue',
+    };
+    const entry = { ...paid, atMs: nowMs - 3 * DAY_MS, amountMicros: 1_000_000, subjectId: 'x' };
+    const few = Array.from({ length: 500 }, () => entry);
+    for (let part = 0; part < 8; part += 1) await world.store.write((tx) => writeEntries(tx, few));
+    await charge(1, 'y', nowMs - 3 * DAY_MS);
+    const rowsOf = async (body: Parameters<typeof set>[0], zone = timeZone): Promise<number> => {
+      let rows = 0;
+      await countingRows(
+        (more) => (rows += more),
+        () => control.budgets.set(caller, { timeZone: zone, ...body }, null),
+      );
+      return rows;
+    };
+    const spent = async () => (await control.budgets.list(caller)).budgets.map((one) => one.spent);
+    expect(await rowsOf({ name: 'all', soft: 5_000 })).toBeGreaterThan(400);
+    expect(await rowsOf({ name: 'all', soft: 6_000, hard: 7_000 })).toBeLessThan(300);
+    expect(await spent()).toEqual([4_001]);
+    const label = { ownerId: caller.accountId, subjectId: 'y', key: 'team', value: 'physics' };
+    await world.store.write((tx) => tx.insertInto('label').values(label).execute());
+    await set({ name: 'all', scope: team, soft: 6_000 });
+    expect(await spent()).toEqual([1]);
+    await set({ name: 'all', soft: 6_000 });
+    expect(await spent()).toEqual([4_001]);
+    expect(await rowsOf({ name: 'all', soft: 6_000 }, 'Asia/Tokyo')).toBeGreaterThan(400);
+  });
+
+  test('counts its new scope alone when that changes during a count', async () => {
+    const { world, clock, caller, control, set, charge } = await movable(await open(), unhurried);
+    const nowMs = Date.now() + clock.aheadMs;
+    await set({ name: 'all', soft: 10 });
+    const former = await budgetNamed(world.store.read, caller.accountId, 'all');
+    await charge(4, 'x', nowMs - DAY_MS);
+    await set({ name: 'all', scope: team, soft: 10 });
+    const counting = { store: world.store, time: realTime, nowMs };
+    if (former) await noteBudget(counting, { ...former, ...NOTHING_SETTLED });
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ scope: team, spent: 0 }]);
   });
 
   test('is forecast to the end of the month by what runs now, of its scope and of all', async () => {
@@ -194,25 +245,25 @@ onBothEngines('a budget', (open) => {
   });
 
   test('that was raised while it was counted is not reached by the former limit', async () => {
-    const { world, clock, caller, set, launch, charge } = await movable(await open());
+    const { world, clock, caller, set, launch, charge } = await movable(await open(), unhurried);
     await set({ name: 'all', hard: 10 });
     const former = await budgetNamed(world.store.read, caller.accountId, 'all');
     await charge(10, 'x');
     await set({ name: 'all', hard: 11 });
     const nowMs = Date.now() + clock.aheadMs;
-    if (former) await noteBudget({ store: world.store, nowMs, atMs: nowMs }, former);
+    if (former) await noteBudget({ store: world.store, time: { ...realTime, now: () => nowMs }, nowMs }, former);
     await launch();
     expect(await eventsOf(world, caller)).not.toContain('billing.budgetHard');
   });
 
   test('tells nothing of a former soft limit that was raised while it was counted', async () => {
-    const { world, clock, caller, set, charge } = await movable(await open());
+    const { world, clock, caller, set, charge } = await movable(await open(), unhurried);
     await set({ name: 'all', soft: 10, hard: 100 });
     const former = await budgetNamed(world.store.read, caller.accountId, 'all');
     await charge(10, 'x');
     await set({ name: 'all', soft: 11, hard: 100 });
     const nowMs = Date.now() + clock.aheadMs;
-    if (former) await noteBudget({ store: world.store, nowMs, atMs: nowMs }, former);
+    if (former) await noteBudget({ store: world.store, time: { ...realTime, now: () => nowMs }, nowMs }, former);
     expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet', 'billing.budgetSet']);
   });
 
@@ -273,7 +324,7 @@ onBothEngines('a budget', (open) => {
   });
 
   test('counts at once when it is set, and no more when it is raised or deleted', async () => {
-    const { caller, control, set, launch, charge } = await movable(await open());
+    const { caller, control, set, launch, charge } = await movable(await open(), unhurried);
     await charge(10, 'x');
     await set({ name: 'all', hard: 10 });
     await expectRefused(launch(), 'no_balance', /budget "all"/);
@@ -286,7 +337,7 @@ onBothEngines('a budget', (open) => {
   });
 
   test('shows the owner what an administrator set, and only administrators change that', async () => {
-    const { world, caller, control, set, launch, charge } = await movable(await open());
+    const { world, caller, control, set, launch, charge } = await movable(await open(), unhurried);
     await charge(10, 'x');
     const of = { username: 'ann', name: 'cap', timeZone };
     await control.budgets.setFor(world.caller, { ...of, hard: 10 }, null);
@@ -315,5 +366,35 @@ onBothEngines('a budget', (open) => {
     await control.budgets.setFor(world.caller, own, null);
     await set({ name: 'b7', soft: 700 });
     expect((await control.budgets.list(caller)).budgets).toHaveLength(21);
+  });
+});
+
+onEngine('sqlite', 'a budget', (open) => {
+  test('that is set has no past day left to a launch, which counts within its transaction', async () => {
+    const { world, clock, caller, set, charge } = await movable(await open(), unhurried);
+    const nowMs = Date.now() + clock.aheadMs;
+    await charge(4, 'x', nowMs - DAY_MS);
+    const settled: unknown[] = [];
+    world.store.onCommit?.(() => {
+      settled.push(budgetNamed(world.store.read, caller.accountId, 'all').then((row) => row?.settledMicros));
+    });
+    await set({ name: 'all', hard: 10 });
+    const first = (await Promise.all(settled)).find((one) => one !== undefined);
+    expect(first).toBe(4_000_000);
+  });
+
+  test('lets other work in after each day that is summed, when it is set or forecast', async () => {
+    const { caller, control, set } = await movable(await open(), unhurried);
+    const turnsOf = async (work: () => Promise<unknown>): Promise<number> => {
+      let turns = 0;
+      let isOver = false;
+      const count = (): void => void (isOver || ((turns += 1), setImmediate(count)));
+      setImmediate(count);
+      await work();
+      isOver = true;
+      return turns;
+    };
+    expect(await turnsOf(() => set({ name: 'all', soft: 10 }))).toBeGreaterThanOrEqual(14);
+    expect(await turnsOf(() => control.budgets.forecast(caller))).toBeGreaterThanOrEqual(14);
   });
 });
