@@ -35,7 +35,7 @@ export interface ChargeExports {
 }
 
 const ENTRIES_AT_ONCE = 200;
-const ACCOUNTS_AT_ONCE = 100;
+const ACCOUNTS_AT_ONCE = 20;
 
 interface Catalog {
   regionName: (regionId: string, atMs: number) => string;
@@ -84,6 +84,7 @@ export function makeChargeExports({
       const last = accounts.at(-1);
       if (last === undefined) return;
       for (const account of accounts) yield* chargesOf(account, span, catalog);
+      await nextTurn(time);
       after = last.id;
     }
   }
