@@ -65,7 +65,7 @@ export const pathOf = (url: string): string => url.split('?', 1)[0] ?? url;
 /** Null for a fault of the server. Translates aborts, and the framework's errors about bodies. */
 function refusalOf(error: unknown): Refusal | null {
   if (error instanceof Refusal) return error;
-  if (error instanceof Error && error.name === 'AbortError')
+  if (error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError'))
     return new Refusal('unavailable', 'the server is stopping, or the request took too long: send it again', {
       retryAfterS: 1,
     });

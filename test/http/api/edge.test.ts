@@ -3,6 +3,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
+import { raceAbort } from '../../../src/async/abort.ts';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
 import { makeArgon2Threads } from '../../../src/control/access/argon2-threads.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
@@ -198,6 +199,7 @@ describe('errors', () => {
 
   test.each<[string, () => Promise<unknown>]>([
     ['a signal', async () => AbortSignal.abort().throwIfAborted()],
+    ['a deadline', () => raceAbort(new Promise(() => {}), AbortSignal.timeout(1))],
     ['a sleep', () => sleep(1, undefined, { signal: AbortSignal.abort() })],
     ['the hashes at a stop', hashesAtStop],
   ])('an abort of %s is a 503, and no error in the log: the server stops, or the client has gone', async (_, work) => {
