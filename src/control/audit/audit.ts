@@ -27,6 +27,7 @@ import type { Db } from '../../store/store.ts';
 import { addressBucket } from '../access/address-bucket.ts';
 import type { Pager } from '../base/caller.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import { nextTurn } from '../base/time.ts';
 import { makeAuditChain } from './chain.ts';
 import { makeRecordWriter, type AuditedRequest } from './record-writer.ts';
 import { makeRefusalCounts } from './refusal-counts.ts';
@@ -153,7 +154,7 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
     },
     async list(filter, { currentPage, pageSize }) {
       const span = { limit: pageSize, offset: (currentPage - 1) * pageSize, maxTotal: MAX_TOTAL };
-      const { rows, total } = await auditPage(store.read, filter, span);
+      const { rows, total } = await auditPage(store.read, filter, { span, turn: () => nextTurn(time) });
       return { records: rows.map((row) => ({ ...row, subjects: subjectsOfRow(row) })), totalEntries: total };
     },
     seal,

@@ -28,3 +28,7 @@ export const realTime: Time = {
     return () => clearInterval(timer);
   },
 };
+
+/** SQLite reads on this thread: long sums let other requests in between. */
+export const nextTurn = (time: Pick<Time, 'after'>): Promise<void> =>
+  new Promise((resolve) => void time.after(0, resolve));

@@ -11,9 +11,10 @@ import {
 } from '../../store/tables/book-pages.ts';
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
-import type { Store } from '../../store/store.ts';
 import { accountIdOf } from '../access/account-admin.ts';
 import type { Caller, Pager } from '../base/caller.ts';
+import { nextTurn } from '../base/time.ts';
+import type { ReportDeps } from './report.ts';
 
 /** A filter's count stops here. */
 const MAX_TOTAL = 10_000;
@@ -44,7 +45,8 @@ export interface Books {
   ): Promise<{ periods: (PeriodRow & { transitions: Transitions })[]; totalEntries: number }>;
 }
 
-export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
+export function makeBooks({ store, time }: ReportDeps): Books {
+  const turn = () => nextTurn(time);
   const transitionsOf = async (
     accountId: string,
     periods: readonly PeriodRow[],
@@ -68,7 +70,7 @@ export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
   };
 
   const entriesOf = async (accountId: string, filter: EntryFilter, pager: Pager): ReturnType<Books['entries']> => {
-    const { rows, total } = await entryPage(store.read, accountId, filter, spanOf(pager));
+    const { rows, total } = await entryPage(store.read, accountId, filter, { span: spanOf(pager), turn });
     const ids = rows.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
     const periods = new Map((await periodsById(store.read, [...new Set(ids)])).map((period) => [period.id, period]));
     const transitions = await transitionsOf(accountId, [...periods.values()]);
@@ -92,7 +94,7 @@ export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
 
     async periods({ accountId }, filter, pager) {
       await refuseUnknown(accountId, filter.subjectId);
-      const { rows, total } = await periodPage(store.read, accountId, filter, spanOf(pager));
+      const { rows, total } = await periodPage(store.read, accountId, filter, { span: spanOf(pager), turn });
       const transitions = await transitionsOf(accountId, rows);
       return { periods: rows.map((row) => ({ ...row, transitions: transitions(row) })), totalEntries: total };
     },

@@ -34,7 +34,8 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
 import { countBudget, countsAlike, NOTHING_SETTLED, type CountedBudget, type Settled } from './count-budget.ts';
 import { isReached, noteBudget } from './follow-budgets.ts';
-import { nextTurn, type ReportDeps } from './report.ts';
+import { nextTurn } from '../base/time.ts';
+import type { ReportDeps } from './report.ts';
 import { costsOf } from './refuse-unpaid.ts';
 import { usualTimeZone } from './time-zone.ts';
 

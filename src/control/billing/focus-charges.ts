@@ -7,8 +7,7 @@ import { accountsInBooks, chargesAfter, spotTypes } from '../../store/tables/rep
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
 import type { Caller } from '../base/caller.ts';
-import type { Time } from '../base/time.ts';
-import { nextTurn } from './report.ts';
+import { nextTurn, type Time } from '../base/time.ts';
 import type { StatementRequest } from './statement.ts';
 
 export interface ExportedCharge {

@@ -16,10 +16,9 @@ import {
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
-import type { Time } from '../base/time.ts';
+import { nextTurn, type Time } from '../base/time.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { countBudget, countsAlike } from './count-budget.ts';
-import { nextTurn } from './report.ts';
 
 const PAGE_SIZE = 200;
 export const isReached = (limitMicros: number | null, spentMicros: number): boolean =>

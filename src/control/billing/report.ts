@@ -14,7 +14,7 @@ import {
   type TimeRow,
 } from '../../store/tables/report-rows.ts';
 import type { Store } from '../../store/store.ts';
-import type { Time } from '../base/time.ts';
+import { nextTurn, type Time } from '../base/time.ts';
 
 export interface ReportDeps {
   store: Pick<Store, 'read' | 'kind'>;
@@ -63,10 +63,6 @@ export const revenueOf = ({
   amountMicros,
 }: Pick<EntryRow, 'fromLedger' | 'toLedger' | 'amountMicros'>): number =>
   toLedger === 'revenue' ? amountMicros : fromLedger === 'revenue' ? -amountMicros : 0;
-
-/** SQLite reads on this thread: long sums let other requests in between. */
-export const nextTurn = (time: Pick<Time, 'after'>): Promise<void> =>
-  new Promise((resolve) => void time.after(0, resolve));
 
 /** Pairs of a period and a span that one query joins. */
 const PAIRS_AT_ONCE = 10_000;

@@ -13,7 +13,8 @@ import {
   type MoneyRow,
 } from '../../store/tables/report-rows.ts';
 import type { Caller, Pager } from '../base/caller.ts';
-import { describe, moneyRows, nextTurn, report, type Description, type ReportDeps, type ReportRow } from './report.ts';
+import { nextTurn } from '../base/time.ts';
+import { describe, moneyRows, report, type Description, type ReportDeps, type ReportRow } from './report.ts';
 
 export interface StatementRequest {
   /** `2026-11` */

@@ -1,14 +1,14 @@
 /** The audit log: pending records, sealed records, and both ends of the chain. */
-import { sql, type Selectable, type SelectQueryBuilder } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import { z } from 'zod';
 import { AUDIT_OK, CHAIN_START, type AuditFields, type ChainLink } from '../../domain/audit.ts';
 import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { AuditTable } from '../db/audit-schema.ts';
-import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import { saveSetting, setting } from './catalog.ts';
 import { texts } from './json-schemas.ts';
+import { equalTo, pageInSlices, type NextTurn, type PageSpan } from './sliced-page.ts';
 
 export type AuditRow = Selectable<AuditTable>;
 
@@ -79,41 +79,21 @@ export interface AuditFilter {
   toMs?: number | undefined;
 }
 
-function filtered<O>(query: SelectQueryBuilder<Schema, 'audit', O>, filter: AuditFilter) {
-  const { subjectId, onlyRefusedOf = [], fromMs, toMs } = filter;
-  let found = query;
-  for (const column of ['accountId', 'route', 'outcome'] as const) {
-    const value = filter[column];
-    if (value !== undefined) found = found.where(column, '=', value);
-  }
-  if (onlyRefusedOf.length > 0)
-    found = found.where((eb) => eb.or([eb('route', 'not in', onlyRefusedOf), eb('outcome', '<>', AUDIT_OK)]));
-  if (fromMs !== undefined) found = found.where('atMs', '>=', fromMs);
-  if (toMs !== undefined) found = found.where('atMs', '<', toMs);
-  if (subjectId === undefined) return found;
-  return found.where('position', 'in', (eb) =>
-    eb.selectFrom('auditSubject').select('position').where('auditSubject.subjectId', '=', subjectId),
-  );
-}
-
 /** Newest first. `total` counts at most `maxTotal`. */
-export async function auditPage(
+export const auditPage = (
   db: Db,
-  filter: AuditFilter,
-  { limit, offset, maxTotal }: { limit: number; offset: number; maxTotal: number },
-): Promise<{ rows: AuditRow[]; total: number }> {
-  const rows = await filtered(db.selectFrom('audit').selectAll(), filter)
-    .orderBy('position', 'desc')
-    .limit(limit)
-    .offset(offset)
-    .execute();
-  const some = filtered(db.selectFrom('audit').select('position'), filter).limit(maxTotal);
-  const { total } = await db
-    .selectFrom(some.as('some'))
-    .select(sql<number>`count(*)`.as('total'))
-    .executeTakeFirstOrThrow();
-  return { rows, total };
-}
+  { accountId, route, outcome, subjectId, onlyRefusedOf = [], fromMs, toMs }: AuditFilter,
+  { span, turn }: { span: PageSpan; turn: NextTurn },
+): Promise<{ rows: AuditRow[]; total: number }> => {
+  const filter = equalTo({ accountId, route, outcome });
+  if (onlyRefusedOf.length > 0) filter.push(sql`(route not in (${sql.join(onlyRefusedOf)}) or outcome <> ${AUDIT_OK})`);
+  if (fromMs !== undefined) filter.push(sql`"atMs" >= ${fromMs}`);
+  if (toMs !== undefined) filter.push(sql`"atMs" < ${toMs}`);
+  if (subjectId !== undefined)
+    filter.push(sql`exists (select 1 from "auditSubject" as subject
+      where subject."subjectId" = ${subjectId} and subject.position = audit.position)`);
+  return pageInSlices(db, { table: 'audit', by: ['position'], within: [], filter }, span, turn);
+};
 
 const link: z.ZodType<ChainLink> = z.object({ position: z.number().int(), hash: z.string() });
 const anchorShape = z.object({ position: z.number().int(), hash: z.string(), mac: z.string() });

@@ -1,8 +1,8 @@
 /** Pages of an account's entries and usage periods, newest first, with the events behind them. */
-import { sql, type SelectQueryBuilder } from 'kysely';
-import type { Schema } from '../db/schema.ts';
+import { sql } from 'kysely';
 import type { Db } from '../store.ts';
 import type { EntryRow } from './ledger.ts';
+import { equalTo, pageInSlices, type NextTurn, type PageSpan } from './sliced-page.ts';
 import type { PeriodRow } from './usage-periods.ts';
 
 export interface BookFilter {
@@ -20,63 +20,35 @@ export interface PeriodFilter extends BookFilter {
   state?: string | undefined;
 }
 
-interface PageSpan {
-  limit: number;
-  offset: number;
-  /** The count stops here. */
-  maxTotal: number;
-}
-
-async function counted<O>(
-  db: Db,
-  some: SelectQueryBuilder<Schema, 'entry' | 'usagePeriod', O>,
-  maxTotal: number,
-): Promise<number> {
-  const { total } = await db
-    .selectFrom(some.limit(maxTotal).as('some'))
-    .select(sql<number>`count(*)`.as('total'))
-    .executeTakeFirstOrThrow();
-  return total;
-}
-
 /** Filters by the time of the entry. */
-export async function entryPage(
+export const entryPage = (
   db: Db,
   accountId: string,
-  { fromMs, untilMs, ...equal }: EntryFilter,
-  { limit, offset, maxTotal }: PageSpan,
-): Promise<{ rows: EntryRow[]; total: number }> {
-  let found = db.selectFrom('entry').where('accountId', '=', accountId);
-  if (fromMs !== undefined) found = found.where('atMs', '>=', fromMs);
-  if (untilMs !== undefined) found = found.where('atMs', '<', untilMs);
-  for (const column of ['kind', 'subjectId', 'meter'] as const) {
-    const value = equal[column];
-    if (value !== undefined) found = found.where(column, '=', value);
-  }
-  const newest = found.selectAll().orderBy('atMs', 'desc').orderBy('id', 'desc');
-  const rows = await newest.limit(limit).offset(offset).execute();
-  return { rows, total: await counted(db, found.select('id'), maxTotal) };
-}
+  { fromMs, untilMs, kind, subjectId, meter }: EntryFilter,
+  { span, turn }: { span: PageSpan; turn: NextTurn },
+): Promise<{ rows: EntryRow[]; total: number }> => {
+  const bounds = {
+    within: [sql`"accountId" = ${accountId}`],
+    from: fromMs === undefined ? undefined : sql`"atMs" >= ${fromMs}`,
+    until: untilMs === undefined ? undefined : sql`"atMs" < ${untilMs}`,
+  };
+  const filter = equalTo({ kind, subjectId, meter });
+  return pageInSlices(db, { table: 'entry', by: ['atMs', 'id'], ...bounds, filter }, span, turn);
+};
 
 /** Filters by the time that a period touches. */
-export async function periodPage(
+export const periodPage = (
   db: Db,
   accountId: string,
-  { fromMs, untilMs, ...equal }: PeriodFilter,
-  { limit, offset, maxTotal }: PageSpan,
-): Promise<{ rows: PeriodRow[]; total: number }> {
-  let found = db.selectFrom('usagePeriod').where('accountId', '=', accountId);
-  if (untilMs !== undefined) found = found.where('openedAtMs', '<', untilMs);
-  if (fromMs !== undefined)
-    found = found.where((eb) => eb.or([eb('closedAtMs', '>', fromMs), eb('closedAtMs', 'is', null)]));
-  for (const column of ['state', 'subjectId', 'meter'] as const) {
-    const value = equal[column];
-    if (value !== undefined) found = found.where(column, '=', value);
-  }
-  const newest = found.selectAll().orderBy('openedAtMs', 'desc').orderBy('id', 'desc');
-  const rows = await newest.limit(limit).offset(offset).execute();
-  return { rows, total: await counted(db, found.select('id'), maxTotal) };
-}
+  { fromMs, untilMs, state, subjectId, meter }: PeriodFilter,
+  { span, turn }: { span: PageSpan; turn: NextTurn },
+): Promise<{ rows: PeriodRow[]; total: number }> => {
+  const within = [sql`"accountId" = ${accountId}`];
+  const until = untilMs === undefined ? undefined : sql`"openedAtMs" < ${untilMs}`;
+  const filter = equalTo({ state, subjectId, meter });
+  if (fromMs !== undefined) filter.push(sql`("closedAtMs" > ${fromMs} or "closedAtMs" is null)`);
+  return pageInSlices(db, { table: 'usagePeriod', by: ['openedAtMs', 'id'], within, until, filter }, span, turn);
+};
 
 /** Whether the account ever had usage or entries of the subject. */
 export async function isInBooks(db: Db, accountId: string, subjectId: string): Promise<boolean> {

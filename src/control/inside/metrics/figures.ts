@@ -7,8 +7,8 @@ import { chargesSoFar, purchasesSoFar } from '../../../store/tables/report-rows.
 import { ownedSpecs } from '../../../store/tables/instance-queries.ts';
 import type { Store } from '../../../store/store.ts';
 import type { Caller } from '../../base/caller.ts';
-import type { Time } from '../../base/time.ts';
-import { nextTurn, partsOf, report } from '../../billing/report.ts';
+import { nextTurn, type Time } from '../../base/time.ts';
+import { partsOf, report } from '../../billing/report.ts';
 import { timeZoneOf } from '../../billing/time-zone.ts';
 import { makeDayLoads } from './day-loads.ts';
 import type { Sampler } from './sampler.ts';
