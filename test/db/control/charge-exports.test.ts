@@ -44,7 +44,7 @@ onBothEngines('exported charges', (open) => {
     expect(await flat((await exports.own(callerOf('bob'), november)).pages)).toHaveLength(1);
   });
 
-  test('of all accounts let other requests in between, though many have no charges', async () => {
+  test('are read in parts for all accounts, also where many have no charges', async () => {
     const store = await open();
     let turns = 0;
     const { exports } = await booksOf(store, (_ms, fn) => {
