@@ -52,7 +52,9 @@ export function makeAuthorize(
     return access.authenticate(credential).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket);
       request.caller = caller;
-      rates.takeOfAccount(caller.accountId, costOf(route), reply);
+      // Debts for rows, such as lines of a followed log, delay no stop of what is paid for.
+      const ends = !route.reads && request.routeOptions.config.needsSpace === false;
+      rates.takeOfAccount(caller.accountId, costOf(route), reply, ends);
       refuseUnauthorized(caller, route, request);
       return caller;
     });

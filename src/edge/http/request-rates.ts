@@ -28,7 +28,8 @@ export interface RateLimitDeps {
 export interface RequestRates {
   /** Sets the headers. Throws `too_many_requests`. A client that has gone has no address. */
   takeOfAddress(address: string | undefined, reply: Pick<FastifyReply, 'header'>, cost?: number): void;
-  takeOfAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
+  /** `ends`: takes up to a second bucket beyond all that may be owed. */
+  takeOfAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>, ends?: boolean): void;
   /** Never throws. */
   chargeAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
   readonly size: number;
@@ -80,15 +81,16 @@ const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: nu
       write(key, afterMs);
       show(afterMs, perSecond, reply);
     },
-    take(key: string, perSecond: number, cost: number, reply: Pick<FastifyReply, 'header'>): void {
+    take(key: string, perSecond: number, cost: number, reply: Pick<FastifyReply, 'header'>, ends = false): void {
+      const boundMs = (ends ? BURST_S + MAX_DEBT_S + BURST_S : BURST_S) * 1_000;
       const beforeMs = lackOf(key);
       const afterMs = beforeMs + (cost * 1_000) / perSecond;
       // A cost above the whole bucket passes when the bucket is full.
-      const isGranted = afterMs <= BURST_S * 1_000 || beforeMs === 0;
+      const isGranted = afterMs <= boundMs || beforeMs === 0;
       if (isGranted) write(key, afterMs);
       show(isGranted ? afterMs : beforeMs, perSecond, reply);
       if (isGranted) return;
-      const retryAfterS = Math.max(1, Math.ceil((afterMs - BURST_S * 1_000) / 1_000));
+      const retryAfterS = Math.max(1, Math.ceil((afterMs - boundMs) / 1_000));
       throw new Refusal(
         'too_many_requests',
         `${adviceOf(perSecond)}; wait ${retryAfterS} s, and send requests more slowly`,
@@ -121,8 +123,8 @@ export function makeRequestRates({
     takeOfAddress(address, reply, cost = 1) {
       if (address !== undefined && !isProxy(address)) addresses.take(addressBucket(address), perAddress, cost, reply);
     },
-    takeOfAccount(accountId, cost, reply) {
-      accounts.take(accountId, rateOf(accountId), cost, reply);
+    takeOfAccount(accountId, cost, reply, ends) {
+      accounts.take(accountId, rateOf(accountId), cost, reply, ends);
     },
     chargeAccount(accountId, cost, reply) {
       accounts.charge(accountId, rateOf(accountId), cost, reply);

@@ -1,10 +1,11 @@
 /** What a request takes of its account's rate for the rows that it reads. */
 import { expect, onTestFinished, test } from 'vitest';
 import { noteQuery } from '../../../src/async/rows-read.ts';
-import { routeNames, routeOf } from '../../../src/contract/routes.ts';
+import { jsonRouteNames, routeNames, routeOf } from '../../../src/contract/routes.ts';
 import type { Control } from '../../../src/control/index.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { costOfRows, makeRequestRates } from '../../../src/edge/http/request-rates.ts';
+import { needsSpace } from '../../../src/edge/http/space-guard.ts';
 import { exampleRequest } from '../server/route-requests.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge } from './harness.ts';
@@ -60,6 +61,29 @@ test('every route that reads takes the rows of its answer, and owes one bucket a
   expect(unpaid.map((line) => line.split(':')[0])).toEqual(quiet);
   // Answered from the credential.
   expect(quiet).toEqual(['userInfo']);
+});
+
+test('stops, deletions and all else that is done with a full disk pass in debt, up to a bucket', async () => {
+  const { control } = readingControl(() => 1_000_000);
+  const api = await startEdge(control);
+  onTestFinished(() => api.stop());
+  const changes = jsonRouteNames.filter((name) => !routeOf(name).reads && routeOf(name).who !== 'anyone');
+  const passed: string[] = [];
+  for (const name of changes) {
+    const { method, path, headers, body } = exampleRequest(name);
+    const send = () => api.send(path, { method, headers, body: body ?? undefined, token: name });
+    await api.post('/user/key/list', {}, { token: name });
+    const first = await send();
+    if (first.status === 429) continue;
+    passed.push(name);
+    const others = await Promise.all(Array.from({ length: 12 }, send));
+    expect(
+      others.map(({ status }) => status),
+      name,
+    ).toContain(429);
+  }
+  expect(passed).toEqual(changes.filter((name) => !needsSpace(routeOf(name))));
+  expect(passed).toEqual(expect.arrayContaining(['stop', 'terminate', 'deleteVolume', 'stopAnyInstance']));
 });
 
 test('a page of a hundred rows takes one request, and 25 more rows one more', async () => {
