@@ -1,11 +1,12 @@
-/** Reads that wait in the queue of reports, and how many rows all others read at most. */
+/** Requests that wait in the queue of reports, and how many rows all others read at most. */
 import { readFile } from 'node:fs/promises';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { countingRows } from '../../../src/async/rows-read.ts';
 import { MAX_PAGE_SIZE } from '../../../src/contract/common.ts';
 import { exampleOf } from '../../../src/contract/examples.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, type JsonRouteName } from '../../../src/contract/routes.ts';
-import type { Control } from '../../../src/control/index.ts';
+import type { Caller, Control } from '../../../src/control/index.ts';
 import { bodyOf, exampleRequest, fieldsOf } from '../server/route-requests.ts';
 import { ids as catalogIds } from './control-fixture.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
@@ -49,6 +50,7 @@ beforeAll(async () => {
   await store.write((tx) => tx.deleteFrom('event').where('subjectId', '<>', instanceId).execute());
   await store.write((tx) => tx.deleteFrom('session').where('accountId', '<>', accountId).execute());
   await multiply('event', { id: '', seq: '100 + i' });
+  await multiply('entry', { id: '', accountId: `'${accountId}'`, kind: `'charge'`, atMs: String(Date.now() - 1) });
   await store.write((tx) =>
     tx
       .updateTable('account')
@@ -140,4 +142,43 @@ test('every other read reads 775 rows at most, of 3,000 of everything', async ()
   }
   // Has a limit of its own: most of its time is spent by engines, which must not hold up reports.
   expect(long).toEqual(['logs']);
+});
+
+/** Control that counts what its parts read, for `caller`. */
+function countingControl(control: Control, caller: Caller, onRows: (rows: number) => void): Control {
+  const counting = (methods: object): object =>
+    Object.fromEntries(
+      Object.entries(methods).map(([name, method]) => [
+        name,
+        typeof method === 'function' ? (...args: unknown[]) => countingRows(onRows, () => method(...args)) : method,
+      ]),
+    );
+  const parts = Object.entries(control).map(([name, part]) => [name, typeof part === 'object' ? counting(part) : part]);
+  return { ...Object.fromEntries(parts), access: { ...control.access, authenticate: async () => caller } };
+}
+
+test('every other change of an account reads 150 rows at most before it writes', async () => {
+  const queued = new Set((await readFile(queuedFile, 'utf8')).split('\n'));
+  const { control } = api.wired;
+  const caller = await control.access.authenticate({ kind: 'token', token: alice.token });
+  let rows = 0;
+  const edge = await startEdge(countingControl(control, caller, (more) => (rows += more)));
+  const many: string[] = [];
+  const failed: string[] = [];
+  for (const name of closed.filter((one) => jsonRouteOf(one).who === 'account' && !queued.has(one))) {
+    const { body: schema, path, method, reads: isRead } = jsonRouteOf(name);
+    if (isRead) continue;
+    rows = 0;
+    const body = { ...Object(exampleOf(schema)), ...fieldsOf(name, bodyOf(ids)) };
+    const { status } = await edge.send(BASE_PATH + path, {
+      method,
+      token: 'any',
+      headers: { 'content-type': 'application/json' },
+      body,
+    });
+    if (rows > 150) many.push(`${name}: ${rows}`);
+    if (status >= 500) failed.push(`${name}: ${status}`);
+  }
+  await edge.stop();
+  expect({ many, failed }).toEqual({ many: [], failed: [] });
 });
