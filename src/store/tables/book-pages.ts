@@ -50,14 +50,13 @@ export const periodPage = (
   return pageInSlices(db, { table: 'usagePeriod', by: ['openedAtMs', 'id'], within, until, filter }, span, turn);
 };
 
-/** Whether the account ever had usage or entries of the subject. */
+/** Whether the account ever had usage or entries of the subject, which is of one account. */
 export async function isInBooks(db: Db, accountId: string, subjectId: string): Promise<boolean> {
-  const { rows } = await sql<{ isThere: number }>`select 1 as "isThere" where exists
-    (select 1 from "usagePeriod" where "subjectId" = ${subjectId} and "accountId" = ${accountId}) or exists
-    (select 1 from entry where "accountId" = ${accountId} and "periodId" is null and "subjectId" = ${subjectId})`.execute(
-    db,
-  );
-  return rows.length > 0;
+  const ownerIn = (table: string, more = sql``) =>
+    sql`(select "accountId" from ${sql.table(table)} where "subjectId" = ${subjectId} ${more} limit 1)`;
+  const { rows } = await sql<{ accountId: string | null }>`select
+    coalesce(${ownerIn('usagePeriod')}, ${ownerIn('entry', sql`and kind <> 'charge'`)}) as "accountId"`.execute(db);
+  return rows[0]?.accountId === accountId;
 }
 
 export async function periodsById(db: Db, ids: readonly number[]): Promise<PeriodRow[]> {

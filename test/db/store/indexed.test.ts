@@ -9,6 +9,7 @@ import {
   resourceIds,
   timeIn,
 } from '../../../src/store/tables/report-rows.ts';
+import { isInBooks } from '../../../src/store/tables/book-pages.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import {
   idleWatchedIds,
@@ -189,6 +190,17 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     [
       /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\?\)/,
       /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\? AND id>\? AND id<\?\)/,
+      /^SEARCH entry USING INDEX entry_subject \(subjectId=\?\)/,
+    ],
+  ],
+  [
+    'whose books name a resource',
+    (db) => isInBooks(db, 'a', 'b'),
+    [
+      /^SCAN CONSTANT ROW/,
+      /^SCALAR SUBQUERY/,
+      /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\?\)/,
+      /^SCALAR SUBQUERY/,
       /^SEARCH entry USING INDEX entry_subject \(subjectId=\?\)/,
     ],
   ],
