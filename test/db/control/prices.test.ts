@@ -117,7 +117,7 @@ onBothEngines('prices', (open) => {
     await setStorage(world, storagePrices);
     clock.aheadMs += 60_000;
     await instances.restart(world.caller, { instanceId }, null);
-    await eventually(async () => (await priceOf('old', 'compute')) === 20_000);
+    await world.until(instanceId, hasStatus('Running'));
     await launch('new');
     await newVolume('new');
     const priced = ['old', 'new'].map(async (name) => [await priceOf(name, 'compute'), await priceOf(name, 'volume')]);
