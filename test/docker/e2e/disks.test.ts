@@ -153,8 +153,14 @@ test('a full data disk is expanded under a writer, without a stop of its instanc
   );
   const { instanceRuntimeInfo } = await inside.sees(id, { status: 'Running', message: '' });
   expect(instanceRuntimeInfo.instanceDiskAmountInfo.dataDiskAmountGi).toBe(sizeGB + 1);
-  const { usageGB } = await diskOf(id, '/root/dataDisk');
-  expect(instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi).toBe(usageGB);
+  // The file system goes on to prepare what was added: both show the same once it is done.
+  await until(
+    async () => {
+      const { instanceDiskUsageInfo } = (await inside.sees(id, { status: 'Running' })).instanceRuntimeInfo;
+      return [instanceDiskUsageInfo.dataDiskUsedGi, (await diskOf(id, '/root/dataDisk')).usageGB];
+    },
+    ([listed, measured]) => listed === measured,
+  );
   await inside.removeAll(id);
 });
 
