@@ -33,7 +33,7 @@ export interface ChargeExports {
   all(request: StatementRequest): Promise<ChargeExport>;
 }
 
-const ENTRIES_AT_ONCE = 100;
+const ENTRIES_AT_ONCE = 200;
 const ACCOUNTS_AT_ONCE = 20;
 
 interface Catalog {
