@@ -65,7 +65,7 @@ export interface NodePort {
   nodePort: number;
 }
 
-/** End of a run whose container is told to end, at a request or a failure. */
+/** End of a run in use, by a request or a failure, until its container has ended. */
 export interface Ending {
   /** Longest time of the charge; it ends with the container. */
   byMs: number;

@@ -92,7 +92,7 @@ class Meterage implements Line {
   payments: Payment[] = [];
   gapMs = 0;
   booked = 0n;
-  /** Its container was told to end: it is booked when it has. */
+  /** The end of its container was requested: it is booked when that has ended. */
   isEnding = false;
   /** Of the open span among all. */
   order = 0;

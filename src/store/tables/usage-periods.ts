@@ -143,7 +143,7 @@ const duePage = (isCompute: boolean) =>
           .innerJoin('instance', 'instance.id', 'period.subjectId')
           .where('period.meter', '=', 'compute')
           .where('period.regionId', '=', p('regionId'))
-          // A run that is told to end is booked when its period closes.
+          // A run whose end was requested is booked when its period closes.
           .where('instance.desired', '=', sql.lit('running'))
           .where('instance.mustHalt', '=', sql.lit(0 as const))
           .where(sql<SqlBool>`(not ${isHeld(p)} or period."chargedUntilMs" < ${p('heldUntilMs')})`),

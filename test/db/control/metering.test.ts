@@ -37,6 +37,19 @@ async function atRest(world: World): Promise<string> {
 const periodsOf = ({ store }: World, id: string) =>
   store.read.selectFrom('usagePeriod').selectAll().where('subjectId', '=', id).orderBy('id').execute();
 
+/** Charging by a clock that the test moves, beside the world's own. */
+function chargingOf(world: World, clock: { aheadMs: number }) {
+  const time = {
+    ...realTime,
+    now: () => Date.now() + clock.aheadMs,
+    elapsed: () => performance.now() + clock.aheadMs,
+  };
+  const regions = { all: () => [world.drivers], of: () => world.drivers };
+  const metering = makeMetering({ time, regions, isBilled: true });
+  const makeCharge = () => makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+  return { time, metering, makeCharge };
+}
+
 onBothEngines('metering', (open) => {
   test('records free states, charges the time as Running, and charges kept disks after a stop', async () => {
     const { world, clock } = await movable(await open());
@@ -61,14 +74,8 @@ onBothEngines('metering', (open) => {
     const { world, clock } = await movable(await open());
     const id = await atRest(world);
     const { regionId, health } = world.drivers;
-    const time = {
-      ...realTime,
-      now: () => Date.now() + clock.aheadMs,
-      elapsed: () => performance.now() + clock.aheadMs,
-    };
-    const regions = { all: () => [world.drivers], of: () => world.drivers };
-    const metering = makeMetering({ time, regions, isBilled: true });
-    const charge = () => makeChargeUsage({ store: world.store, regions, metering, log: silent, time })();
+    const { time, metering, makeCharge } = chargingOf(world, clock);
+    const charge = () => makeCharge()();
     const linesOf = () =>
       world.store.read.selectFrom('entry').selectAll().where('subjectId', '=', id).orderBy('id').execute();
     const bookedUntil = async () => (await linesOf()).at(-1)?.untilMs;
@@ -132,14 +139,8 @@ onBothEngines('metering', (open) => {
     const { world, clock } = await movable(await open());
     const id = await atRest(world);
     const { regionId } = world.drivers;
-    const time = {
-      ...realTime,
-      now: () => Date.now() + clock.aheadMs,
-      elapsed: () => performance.now() + clock.aheadMs,
-    };
-    const regions = { all: () => [world.drivers], of: () => world.drivers };
-    const metering = makeMetering({ time, regions, isBilled: true });
-    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const { time, metering, makeCharge } = chargingOf(world, clock);
+    const charge = makeCharge();
     const bookedUntil = async () =>
       (await periodsOf(world, id)).findLast(({ meter }) => meter === 'compute')?.chargedUntilMs;
     metering.saw(regionId, time.now());
@@ -166,14 +167,8 @@ onBothEngines('metering', (open) => {
   test('charges what ended while the engine was away up to the last booked minute', async () => {
     const { world, clock } = await movable(await open());
     const id = await atRest(world);
-    const time = {
-      ...realTime,
-      now: () => Date.now() + clock.aheadMs,
-      elapsed: () => performance.now() + clock.aheadMs,
-    };
-    const regions = { all: () => [world.drivers], of: () => world.drivers };
-    const metering = makeMetering({ time, regions, isBilled: true });
-    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const { time, metering, makeCharge } = chargingOf(world, clock);
+    const charge = makeCharge();
     clock.aheadMs += 5 * MINUTE_MS;
     metering.saw(world.drivers.regionId, time.now());
     await charge();
