@@ -1,8 +1,9 @@
 /**
  * The reference pages name every status, phase, reason, error code and setting of the code, and no
- * other; every page names only fields that exist; decisions have numbers of their own.
+ * other; every page names only fields, files and headings that exist; decisions have numbers of
+ * their own.
  */
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { diagnoses, instanceStatuses, phases } from '../../../src/domain/instance-states.ts';
@@ -96,6 +97,40 @@ test('docs/escapes.md names tests that exist', () => {
     ([, file = '', title = '']) => !['.ts', '.test.ts'].some((end) => hasTitle(`test/${file}${end}`, title)),
   );
   expect(missing.map(([row]) => row)).toEqual([]);
+});
+
+const codeBlock = /^```[^]*?^```/gm;
+
+/** Fragments of the headings of a page, as GitHub makes them. */
+const headingsOf = (page: string): string[] =>
+  [
+    ...read(page)
+      .replaceAll(codeBlock, '')
+      .matchAll(/^#+ (.+)$/gm),
+  ].map(([, title = '']) =>
+    title
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+
+test('each link of a document leads to a file and a heading of the repository', () => {
+  const pages = globSync(['*.md', '{.github,bench,docs,images}/**/*.md'], { cwd: root });
+  const links = pages.flatMap((page) =>
+    [
+      ...read(page)
+        .replaceAll(codeBlock, '')
+        .matchAll(/\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)/g),
+    ].map(([, file = '', heading = '']) => {
+      const target = file === '' ? page : path.join(path.dirname(page), file);
+      return { page, target, heading };
+    }),
+  );
+  expect(links.length).toBeGreaterThan(250);
+  const isDead = ({ target, heading }: (typeof links)[number]): boolean =>
+    !existsSync(path.join(root, target)) || (heading !== '' && !headingsOf(target).includes(heading));
+  expect(links.filter(isDead)).toEqual([]);
 });
 
 const hasTitle = (file: string, title: string): boolean =>
