@@ -1,6 +1,6 @@
 /**
  * Pictures of the console for people who change it: one sheet a place in `docs/console/`, with its
- * looks and states beside each other. `npm run sheets [-- PLACE …]`.
+ * looks and states beside each other, and the picture of README.md. `npm run sheets [-- PLACE …]`.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,6 +12,8 @@ import { settled, visit, type Look } from './console-server.ts';
 import { furnish, places, type PlaceIds } from './places.ts';
 
 const FOLDER = join(import.meta.dirname, '../../docs/console');
+const README_PLACE = 'launch';
+const README_FILE = `${FOLDER}.webp`;
 const SHEET_PX = 2_400;
 const TILE_PX = { 360: 230, 1280: 560, 3840: 1_140 } as const;
 const QUALITY = 55;
@@ -89,7 +91,7 @@ async function pictureOf(
     if (tile.answer) await page.locator('main').waitFor();
     else await settled(page);
     await page.waitForTimeout(tile.answer === failing ? RETRIES_MS : SETTLE_MS);
-    return await page.screenshot({ type: 'jpeg', quality: 80 });
+    return await page.screenshot();
   } finally {
     await context.close();
   }
@@ -99,24 +101,32 @@ async function pictureOf(
 async function sheetOf(page: Page, place: string, pictures: readonly { tile: Tile; bytes: Buffer }[]): Promise<Buffer> {
   const figures = pictures.map(({ tile, bytes }) => {
     const width = TILE_PX[tile.look.width];
-    return `<figure style="width:${width}px"><figcaption>${tile.name}</figcaption><img width="${width}" src="data:image/jpeg;base64,${bytes.toString('base64')}"></figure>`;
+    return `<figure style="width:${width}px"><figcaption>${tile.name}</figcaption><img width="${width}" src="${urlOf(bytes)}"></figure>`;
   });
   await page.setContent(`<style>
     body { margin: 24px; width: ${SHEET_PX}px; font: 20px system-ui; background: #777; color: #fff }
     main { display: flex; flex-wrap: wrap; gap: 20px; align-items: flex-start }
     figure { margin: 0 } figcaption { font-size: 15px; padding-bottom: 4px } img { display: block }
     </style><h1>${place}</h1><main>${figures.join('')}</main>`);
-  const session = await page.context().newCDPSession(page);
   const { height } = await page.evaluate<{ height: number }>('({ height: document.documentElement.scrollHeight })');
-  const clip = { x: 0, y: 0, width: SHEET_PX + 48, height, scale: 0.75 };
-  const { data } = await session.send('Page.captureScreenshot', {
-    format: 'webp',
-    quality: QUALITY,
-    clip,
-    captureBeyondViewport: true,
-  });
+  return webpOf(page, { width: SHEET_PX + 48, height, scale: 0.75 });
+}
+
+async function webpOf(page: Page, size: { width: number; height: number; scale: number }): Promise<Buffer> {
+  const session = await page.context().newCDPSession(page);
+  const clip = { x: 0, y: 0, ...size };
+  const options = { format: 'webp', quality: QUALITY, clip, captureBeyondViewport: true } as const;
+  const { data } = await session.send('Page.captureScreenshot', options);
   return Buffer.from(data, 'base64');
 }
+
+/** The picture alone, compressed. */
+async function single(page: Page, bytes: Buffer): Promise<Buffer> {
+  await page.setContent(`<body style="margin:0"><img style="display:block" src="${urlOf(bytes)}">`);
+  return webpOf(page, { width: 1280, height: HEIGHT_PX, scale: 1 });
+}
+
+const urlOf = (png: Buffer): string => `data:image/png;base64,${png.toString('base64')}`;
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => places[name] === undefined);
@@ -132,10 +142,12 @@ try {
   await mkdir(FOLDER, { recursive: true });
   const sheet = await browser.newPage({ viewport: { width: SHEET_PX + 48, height: HEIGHT_PX } });
   for (const place of Object.keys(places).filter((name) => wanted.length === 0 || wanted.includes(name))) {
-    const pictures = [];
+    const pictures: { tile: Tile; bytes: Buffer }[] = [];
     for (const tile of tiles.filter((one) => isShownFor(one, place)))
       pictures.push({ tile, bytes: await pictureOf({ server, browser, ids }, place, tile) });
     await writeFile(join(FOLDER, `${place.replaceAll(' ', '-')}.webp`), await sheetOf(sheet, place, pictures));
+    const [first] = pictures;
+    if (place === README_PLACE && first) await writeFile(README_FILE, await single(sheet, first.bytes));
     process.stdout.write(`${place}: ${pictures.length} pictures\n`);
   }
 } finally {
