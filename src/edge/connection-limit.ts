@@ -63,19 +63,20 @@ export class ConnectionLimit {
     return client.isAdmitted;
   }
 
-  /** Keeps the connection open from its first valid login on. */
-  markLoggedIn(socket: Socket): void {
+  /** Keeps the connection open from its first valid login on, as one of the last account. */
+  markLoggedIn(socket: Socket, account: string): void {
     const client = this.#clients.get(socket);
-    if (client === undefined || client.hasLogin) return;
+    if (client === undefined || (client.hasLogin && client.account === account)) return;
+    this.#shares.protect(client, account);
+    if (client.hasLogin) this.#shares.unprotect(client);
     client.hasLogin = true;
-    this.#shares.protect(client);
   }
 
   /** Keeps the connection open until the returned function is called, once. */
-  beginExchange(socket: Socket): () => void {
+  beginExchange(socket: Socket, account: string): () => void {
     const client = this.#clients.get(socket);
     if (client === undefined || client.hasLogin) return ignore;
-    this.#shares.protect(client);
+    this.#shares.protect(client, account);
     return () => this.#shares.unprotect(client);
   }
 
@@ -87,7 +88,8 @@ export class ConnectionLimit {
   #accept(socket: Socket): Client {
     const peer = withoutMapping(socket.remoteAddress ?? '');
     const isProxy = this.#options.isProxy(peer);
-    const client: Client = { address: addressBucket(peer), isProxy, socket, isAdmitted: false, hasLogin: false };
+    const address = addressBucket(peer);
+    const client: Client = { address, isProxy, account: '', socket, isAdmitted: false, hasLogin: false };
     const { isAdmitted, replaced } = this.#shares.admit(client);
     client.isAdmitted = isAdmitted;
     this.#clients.set(socket, client);
@@ -134,7 +136,7 @@ export class ConnectionLimit {
     const facts = { listener, limit, open: this.#shares.open, refused, closed, largest: this.#shares.largest() };
     log.warn(
       facts,
-      `the ${listener} has reached its limit of client connections, in total or from one address: it closes unused ones without a login, and refuses new ones if there are none (docs/reference/gateway.md, connections)`,
+      `the ${listener} has reached its limit of client connections, in total or from one address: it closes unused ones without a login, then those of accounts above their share, and refuses new ones if there are none (docs/reference/gateway.md, connections)`,
     );
     Object.assign(this.#sinceReport, { refused: 0, closed: 0 });
     this.#nextReport = setTimeout(() => this.#report(), REPORT_MS).unref();

@@ -7,13 +7,20 @@
  *
  * A newcomer above its share replaces a connection of the same address; in a full listener, an
  * address without a connection replaces one of any address. The connection that was unused longest
- * goes first. A protected connection, with a login or a request under way, is never replaced: the
- * newcomer is refused instead.
+ * goes first. A protected connection, with a login or a request under way, belongs to an account.
+ * It is replaced in a full listener only, where its account holds the most and more than its share:
+ * neither many addresses nor a proxy let one account keep others out.
  */
+
+/** Protected connections that an account keeps in a full listener: a part of all, or more. */
+const PART_OF_ACCOUNT = 1 / 64;
+const LEAST_OF_ACCOUNT = 8;
 
 export interface SharedConnection {
   readonly address: string;
   readonly isProxy: boolean;
+  /** That the connection was last protected for. */
+  account: string;
 }
 
 export interface Admission<Connection> {
@@ -23,13 +30,16 @@ export interface Admission<Connection> {
 
 export class ConnectionShares<Connection extends SharedConnection> {
   readonly #limit: number;
+  readonly #share: number;
   readonly #countOf = new Map<string, number>();
   /** Admitted connections, each with the number of its protections. */
   readonly #protections = new Map<Connection, number>();
-  readonly #replaceable = new UseOrder<Connection>();
+  readonly #replaceable = new UseOrder<Connection>(({ address }) => address);
+  readonly #protected = new UseOrder<Connection>(({ account }) => account);
 
   constructor(limit: number) {
     this.#limit = limit;
+    this.#share = Math.max(LEAST_OF_ACCOUNT, Math.floor(limit * PART_OF_ACCOUNT));
   }
 
   get open(): number {
@@ -52,6 +62,7 @@ export class ConnectionShares<Connection extends SharedConnection> {
   remove(connection: Connection): void {
     if (!this.#protections.delete(connection)) return;
     this.#replaceable.delete(connection);
+    this.#protected.delete(connection);
     const { address } = connection;
     const left = this.#count(address) - 1;
     if (left > 0) this.#countOf.set(address, left);
@@ -63,18 +74,23 @@ export class ConnectionShares<Connection extends SharedConnection> {
     if (this.#replaceable.delete(connection)) this.#replaceable.add(connection);
   }
 
-  protect(connection: Connection): void {
+  protect(connection: Connection, account: string): void {
     const protections = this.#protections.get(connection);
     if (protections === undefined) return;
     this.#protections.set(connection, protections + 1);
-    if (protections === 0) this.#replaceable.delete(connection);
+    this.#replaceable.delete(connection);
+    this.#protected.delete(connection);
+    connection.account = account;
+    this.#protected.add(connection);
   }
 
   unprotect(connection: Connection): void {
     const protections = this.#protections.get(connection);
     if (protections === undefined) return;
     this.#protections.set(connection, protections - 1);
-    if (protections === 1) this.#replaceable.add(connection);
+    if (protections > 1) return;
+    this.#protected.delete(connection);
+    this.#replaceable.add(connection);
   }
 
   largest(): { address: string; connections: number } {
@@ -93,7 +109,9 @@ export class ConnectionShares<Connection extends SharedConnection> {
     const own = this.#replaceable.firstOf(address);
     if (own !== null) return own;
     const isFull = this.open >= this.#limit;
-    return isFull && (isProxy || this.#count(address) === 0) ? this.#replaceable.first() : null;
+    const unused = isFull && (isProxy || this.#count(address) === 0) ? this.#replaceable.first() : null;
+    if (unused !== null) return unused;
+    return isProxy || this.#count(address) < this.#share ? this.#protected.firstOfLargest(this.#share) : null;
   }
 
   #count(address: string): number {
@@ -101,22 +119,29 @@ export class ConnectionShares<Connection extends SharedConnection> {
   }
 }
 
-class UseOrder<Connection extends SharedConnection> {
+class UseOrder<Connection> {
   readonly #all = new Queue<Connection>();
-  readonly #byAddress = new Map<string, Queue<Connection>>();
+  readonly #byKey = new Map<string, Queue<Connection>>();
+  readonly #keyOf: (connection: Connection) => string;
+
+  constructor(keyOf: (connection: Connection) => string) {
+    this.#keyOf = keyOf;
+  }
 
   add(connection: Connection): void {
-    const ofAddress = this.#byAddress.get(connection.address) ?? new Queue();
-    this.#byAddress.set(connection.address, ofAddress);
-    ofAddress.add(connection);
+    const key = this.#keyOf(connection);
+    const ofKey = this.#byKey.get(key) ?? new Queue();
+    this.#byKey.set(key, ofKey);
+    ofKey.add(connection);
     this.#all.add(connection);
   }
 
   delete(connection: Connection): boolean {
     if (!this.#all.delete(connection)) return false;
-    const ofAddress = this.#byAddress.get(connection.address);
-    ofAddress?.delete(connection);
-    if (ofAddress?.first() === null) this.#byAddress.delete(connection.address);
+    const key = this.#keyOf(connection);
+    const ofKey = this.#byKey.get(key);
+    ofKey?.delete(connection);
+    if (ofKey?.size === 0) this.#byKey.delete(key);
     return true;
   }
 
@@ -124,8 +149,15 @@ class UseOrder<Connection extends SharedConnection> {
     return this.#all.first();
   }
 
-  firstOf(address: string): Connection | null {
-    return this.#byAddress.get(address)?.first() ?? null;
+  firstOf(key: string): Connection | null {
+    return this.#byKey.get(key)?.first() ?? null;
+  }
+
+  /** Reads the key with the most connections, if these are more than `size`. */
+  firstOfLargest(size: number): Connection | null {
+    let largest: Queue<Connection> | null = null;
+    for (const queue of this.#byKey.values()) if (queue.size > (largest?.size ?? size)) largest = queue;
+    return largest && largest.first();
   }
 }
 
@@ -161,6 +193,10 @@ class Queue<Item> {
     if (after === null) this.#last = before;
     else after.before = before;
     return this.#links.delete(item);
+  }
+
+  get size(): number {
+    return this.#links.size;
   }
 
   first(): Item | null {

@@ -382,14 +382,16 @@ export class Gateway {
 
   /** Watches an authorized exchange until the returned function is called. */
   #begin(
-    { portAddress, pool, target }: Entered,
+    { portAddress, pool, target, authorized: { route } }: Entered,
     accessGrant: AccessGrant,
     { socket, cut }: { socket: Socket; cut: () => void },
     method: string,
     upgrade: boolean,
   ) {
-    if (accessGrant.kind !== 'public') this.#connectionLimit.markLoggedIn(socket);
-    const endExchange = this.#connectionLimit.beginExchange(socket);
+    // Visitors without an account count as their host.
+    const account = 'accountId' in accessGrant ? accessGrant.accountId : route.ownerId;
+    if (accessGrant.kind !== 'public') this.#connectionLimit.markLoggedIn(socket, account);
+    const endExchange = this.#connectionLimit.beginExchange(socket, account);
     const live: OpenAccess = { portAddress, accessGrant, cut, at: -1 };
     this.#revocation.watch(live);
     const expiresAtMs = 'limits' in accessGrant ? accessGrant.limits?.expiresAtMs : null;

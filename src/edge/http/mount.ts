@@ -50,7 +50,7 @@ export function makeAuthorize(
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request, ownOrigins);
     return access.authenticate(credential).then((caller) => {
-      connectionLimit.markLoggedIn(request.raw.socket);
+      connectionLimit.markLoggedIn(request.raw.socket, caller.accountId);
       request.caller = caller;
       // Debts for rows, such as lines of a followed log, delay no stop of what is paid for.
       const ends = !route.reads && request.routeOptions.config.needsSpace === false;

@@ -101,6 +101,17 @@ test('answers 503 with Retry-After where only connections with a login are open'
   expect(elsewhere.status).toBe(200);
 });
 
+test('an account with many addresses or a proxy leaves a place for others', async () => {
+  const headers = `Authorization: Bearer ${GOOD_TOKEN}\r\n`;
+  const direct = await started(false);
+  for (let host = 1; host <= LIMIT; host += 1) await keptAlive(direct, `127.0.3.${host}`, headers);
+  expect((await askFrom({ port: direct.port, address: OTHER, path: '/healthz' })).status).toBe(200);
+  const behind = await started(false, { trustedProxies: [FLOODER] });
+  for (let count = 1; count <= LIMIT; count += 1) await keptAlive(behind, FLOODER, headers);
+  for (const address of [OTHER, FLOODER])
+    expect((await askFrom({ port: behind.port, address, path: '/healthz' })).status).toBe(200);
+});
+
 test('a trusted proxy may hold all connections', async () => {
   const api = await started(false, { trustedProxies: ['127.0.0.0/30'] });
   const clients = await flooded(api);

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import { askFrom, flood, HALF_A_HANDSHAKE, HALF_A_HEAD } from '../../fixtures/client-addresses.ts';
-import { ALICE, ask, idOf, jwtOf, onCleanup, sendRaw, serve, start, until } from './harness.ts';
+import { ALICE, ask, idOf, jwtOf, MALLORY, onCleanup, sendRaw, serve, start, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 import { ask as askHttp2, connected, tls } from './http2-client.ts';
 
@@ -141,4 +141,32 @@ test('closes unused connections of visitors for new ones, and keeps those with a
   owner.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${jwtOf(ALICE)}\r\n\r\n`);
   const [answer] = await once(owner, 'data');
   expect(String(answer)).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test.each([
+  ['a proxy', () => '127.0.0.1', asProxy],
+  ['many addresses', (index: number) => `127.0.5.${index + 1}`, {}],
+])('an account with requests under way through %s leaves a place for others', async (_, addressOf, more) => {
+  const limits = { connections: 30 };
+  const { harness } = await served({ limits, ...more });
+  const B = idOf('b');
+  harness.add(B, {
+    owner: MALLORY,
+    publicPorts: [80],
+    ports: Object.fromEntries(harness.instances.get(A)?.ports ?? []),
+  });
+  const hold = (id: string, headers: string, address: string): Socket => {
+    const socket = connect({ port: harness.port, host: '127.0.0.1', localAddress: address }).on('error', () => {});
+    onCleanup(async () => void socket.destroy());
+    socket.write(`GET /forward/${id}/80/held HTTP/1.1\r\nHost: h\r\n${headers}\r\n`);
+    return socket;
+  };
+  const mine = hold(A, '', '127.0.0.1');
+  await until('a request of a visitor is under way', () => harness.began.length === 1);
+  for (let index = 0; index < 29; index += 1)
+    hold(B, index % 2 === 0 ? '' : `Authorization: Bearer ${jwtOf(MALLORY)}\r\n`, addressOf(index));
+  await until('all places are taken', () => harness.began.length === 30);
+  for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.3'])
+    expect((await askFrom({ port: harness.port, address, path: PATH })).status).toBe(200);
+  expect(mine.closed).toBe(false);
 });
