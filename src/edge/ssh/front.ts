@@ -20,7 +20,7 @@ import type { UnauthenticatedConnections } from './unauthenticated.ts';
 import { makeAgent, serveForwards, type NetworkConnection } from './forwards.ts';
 import type { BufferedBytes } from './buffered-bytes.ts';
 import { authenticate } from './login.ts';
-import { makeLimit, makeTokenBucket, type KeyedLimit } from '../../async/limits.ts';
+import { makeLimit, makeTokenBucket, type TryAcquire } from '../../async/limits.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
 
@@ -34,13 +34,19 @@ const MAX_CHANNELS = 1_024;
 const RECHECK_MS = 60_000;
 const GOODBYE_MS = 500;
 
+/** Limits all instances of an account together. False: none left. */
+export interface AccountRates {
+  takeConnection: () => boolean;
+  takeExchange: () => boolean;
+}
+
 export interface FrontDeps {
   id: InstanceId;
+  account: AccountRates & { tryAcquire: TryAcquire };
   backend: SshBackend;
   access: Forwarding['ssh'];
   recordLogin: Forwarding['recordSshLogin'];
   unauthenticated: UnauthenticatedConnections;
-  limit: KeyedLimit;
   buffered: BufferedBytes;
   limits: FrontLimits;
   log: Log;
@@ -49,8 +55,10 @@ export interface FrontDeps {
 export const frontLimits = {
   /** Deadline of the login. A person may have to find a security key. */
   loginMs: 120_000,
-  /** Limits new connections: a key exchange blocks the process for a millisecond. */
-  connectionRate: { burst: 200, perSecond: 50 },
+  /** A login takes the process four milliseconds, and a further exchange of keys two. */
+  connectionRate: { burst: 200, perSecond: 25 },
+  accountConnectionRate: { burst: 400, perSecond: 50 },
+  accountExchangeRate: { burst: 100, perSecond: 10 },
   /**
    * Interval and number of keep-alive probes before a silent client is disconnected. Same as the
    * sshd settings in `images/start.sh`.
@@ -80,7 +88,8 @@ export function startFront(deps: FrontDeps): Front {
   const { id, backend, access, limits, log } = deps;
   const ending = new AbortController();
   const clients = makeClients(deps);
-  const takeToken = makeTokenBucket(limits.connectionRate, () => performance.now());
+  const takeOwn = makeTokenBucket(limits.connectionRate, () => performance.now());
+  const takeToken = (): boolean => takeOwn() && deps.account.takeConnection();
   let identityReadAtMs = -Infinity;
 
   /** Serves until the current run of the instance ends. */
@@ -159,15 +168,15 @@ export function startFront(deps: FrontDeps): Front {
 function makeClients(deps: FrontDeps) {
   const { id, backend, access, log } = deps;
   const buffered = deps.buffered.forInstance();
-  const share = () => deps.limit.tryAcquire(id);
-  const acquireClient = makeLimit(MAX_CLIENTS, share);
-  const acquireChannel = makeLimit(MAX_CHANNELS, share);
-  const acquireCommand = makeLimit(MAX_COMMANDS, share);
+  const { tryAcquire, takeExchange } = deps.account;
+  const acquireClient = makeLimit(MAX_CLIENTS, tryAcquire);
+  const acquireChannel = makeLimit(MAX_CHANNELS, tryAcquire);
+  const acquireCommand = makeLimit(MAX_COMMANDS, tryAcquire);
   /** Key of each logged-in client. */
   const loggedIn = new Map<SshClient, string>();
 
   function add(network: InstanceNetwork, ssh: Connection, { onLogin, program }: NewClient): void {
-    const client = makeSshClient({ ssh, log, instanceId: id, buffered, acquireChannel });
+    const client = makeSshClient({ ssh, log, instanceId: id, buffered, acquireChannel, takeExchange });
     const agentPath = makeAgent(client, backend, id);
     const { address, text: connection } = connectionOf(ssh._sock);
     const record = (made: Pick<SshLogin, 'account' | 'fingerprint'>): void =>

@@ -1,11 +1,16 @@
 import type { Forwarding, GatewayRoute, SshBackend, RouteUpdate, Log } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { bufferedBytesLimits, makeBufferedBytes } from './buffered-bytes.ts';
-import { makeKeyedLimit } from '../../async/limits.ts';
+import { makeBoundedMap } from '../../async/bounded-map.ts';
+import { makeKeyedLimit, makeTokenBucket } from '../../async/limits.ts';
 import { makeUnauthenticatedConnections, unauthenticatedLimits } from './unauthenticated.ts';
-import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
+import { frontLimits, startFront, type AccountRates, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
+/** Permits that each account has, even if others hold all. */
+const MAX_SHARE = 8;
+const PART_OF_SHARE = 1 / 8;
+const MAX_ACCOUNTS = 10_000;
 
 export interface SshFrontsDeps {
   backend: SshBackend;
@@ -29,8 +34,11 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const fronts = new Map<InstanceId, Front>();
   const maxUnauthenticated = Math.min(unauthenticatedLimits.total, Math.ceil(files / 4));
   const unauthenticated = makeUnauthenticatedConnections({ ...unauthenticatedLimits, total: maxUnauthenticated });
-  // An instance may hold as much as is free, which leaves permits for the next one.
-  const limit = makeKeyedLimit({ total: files - maxUnauthenticated, perKey: (free) => free });
+  // An account may hold as much as is free, which leaves permits for the next one.
+  const total = files - maxUnauthenticated;
+  const share = Math.min(MAX_SHARE, Math.floor(total * PART_OF_SHARE));
+  const limit = makeKeyedLimit({ total, perKey: (free) => Math.max(free, share), share });
+  const ratesOf = makeBoundedMap<AccountRates>({ maxEntries: MAX_ACCOUNTS });
   const buffered = makeBufferedBytes(bufferedBytesLimits);
   const stopping = new Set<Promise<void>>();
   let snapshot = new Set<string>();
@@ -43,10 +51,22 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
     const stopped = front.stop().finally(() => stopping.delete(stopped));
     stopping.add(stopped);
   };
-  const applyRoute = ({ instanceId: id, sshFront }: GatewayRoute): void => {
+  const accountRates = (ownerId: string): AccountRates => {
+    const now = (): number => performance.now();
+    const rates = ratesOf.peek(ownerId) ?? {
+      takeConnection: makeTokenBucket(limits.accountConnectionRate, now),
+      takeExchange: makeTokenBucket(limits.accountExchangeRate, now),
+    };
+    ratesOf.set(ownerId, rates);
+    return rates;
+  };
+  const begin = (id: InstanceId, ownerId: string): Front => {
+    const account = { ...accountRates(ownerId), tryAcquire: () => limit.tryAcquire(ownerId) };
+    return startFront({ id, account, backend, access, recordLogin, unauthenticated, buffered, limits, log });
+  };
+  const applyRoute = ({ instanceId: id, ownerId, sshFront }: GatewayRoute): void => {
     if (!sshFront) stopFront(id);
-    else if (!fronts.has(id))
-      fronts.set(id, startFront({ id, backend, access, recordLogin, unauthenticated, limit, buffered, limits, log }));
+    else if (!fronts.has(id)) fronts.set(id, begin(id, ownerId));
   };
 
   const timer = setInterval(() => {

@@ -31,9 +31,11 @@ export interface SshClientDeps {
   instanceId: string;
   buffered: InstanceBytes;
   acquireChannel: TryAcquire;
+  takeExchange: () => boolean;
 }
 
-export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }: SshClientDeps): SshClient {
+export function makeSshClient(deps: SshClientDeps): SshClient {
+  const { ssh, log, instanceId, buffered, acquireChannel, takeExchange } = deps;
   const ending = new AbortController();
   setMaxListeners(0, ending.signal);
   const { _sock: socket } = ssh;
@@ -56,6 +58,9 @@ export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }
   ssh.on('error', (error) => end(error.message));
   ssh.on('end', () => end('the client disconnected'));
   ssh.on('close', () => end('the connection was closed'));
+  ssh.on('rekey', () => {
+    if (!takeExchange()) end('the clients of the account exchange keys too often');
+  });
 
   const checkUnread = (): void => {
     if (socket.writableLength > MAX_UNREAD_BYTES) end('the client does not read the output');

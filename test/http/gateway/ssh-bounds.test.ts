@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client as Ssh2Client, ClientChannel, Connection, ServerChannel } from 'ssh2';
-import { expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { makeSshClient, type SshClient } from '../../../src/edge/ssh/ssh-client.ts';
 import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
 import { makeBufferedBytes } from '../../../src/edge/ssh/buffered-bytes.ts';
@@ -15,7 +15,7 @@ import { makeKeyedLimit, makeLimit } from '../../../src/async/limits.ts';
 import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
-import { onCleanup } from './harness.ts';
+import { MALLORY, onCleanup } from './harness.ts';
 import { keyPair, openFixture, run } from './ssh-fixture.ts';
 
 const mine = keyPair();
@@ -300,11 +300,81 @@ test('detects a client that neither reads nor sends', () => {
   const socket = Object.assign(new PassThrough(), { destroy: () => {} });
   const ssh = Object.assign(new EventEmitter(), { _sock: socket, _protocol: { _kexinit: undefined } });
   const buffered = makeBufferedBytes({ perInstance: 1e9, total: 1e9, recountEvery: 1 }).forInstance();
-  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered };
+  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered, takeExchange: () => true };
   const { gone } = makeSshClient({ ...deps, acquireChannel: () => () => {} });
   vi.advanceTimersByTime(10_000);
   expect(gone.aborted).toBe(false);
   Object.defineProperty(socket, 'writableLength', { value: 33 * 1024 ** 2 });
   vi.advanceTimersByTime(10_000);
   expect(gone.aborted).toBe(true);
+});
+
+describe('an account with several instances', () => {
+  test('holds as many permits as one, and leaves some to others', async () => {
+    // Of thirty permits fifteen are for the first account: one per connection, two per session.
+    const fixture = await openFixture([mine], { files: 40 });
+    const client = await fixture.login(mine);
+    for (let n = 0; n < 7; n++) {
+      client.exec('exec sleep 100', () => {});
+      await expect.poll(() => fixture.execs.length).toBe(n + 1);
+    }
+    await fixture.serve('2');
+    await expect(fixture.login(mine)).rejects.toThrow(/closed|ECONNRESET|Connection lost/);
+    await fixture.serve('3', MALLORY);
+    expect((await run(await fixture.login(mine), 'echo other')).stdout.toString()).toBe('other\n');
+  });
+
+  test('leaves a few permits to each account, even if others hold all', async () => {
+    const fixture = await openFixture([mine], { files: 40 });
+    let held = 0;
+    for (const digit of ['2', '3', '4', '5', '6']) {
+      await fixture.serve(digit, `account ${digit}`);
+      const client = await fixture.login(mine);
+      // The login and each port hold a permit.
+      held += 1;
+      while ((await forwarded(client).catch(() => null)) !== null) held += 1;
+    }
+    expect(held).toBeGreaterThanOrEqual(30);
+    await fixture.serve('9', MALLORY);
+    expect((await run(await fixture.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
+  });
+
+  test('begins as many connections as one', async () => {
+    const fixture = await openFixture([mine], { limits: { accountConnectionRate: { burst: 6, perSecond: 0 } } });
+    const begin = (): Promise<boolean> =>
+      new Promise((resolve) => {
+        const socket = connect(fixture.port(), '127.0.0.1').on('error', () => {});
+        onCleanup(async () => void socket.destroy());
+        socket.once('data', () => resolve(true)).once('close', () => resolve(false));
+      });
+    const begun = [];
+    for (const digit of ['2', '3']) {
+      await fixture.serve(digit);
+      for (let n = 0; n < 5; n++) begun.push(await begin());
+    }
+    expect(begun.filter(Boolean)).toHaveLength(6);
+    await fixture.serve('4', MALLORY);
+    expect(await begin()).toBe(true);
+  });
+
+  test('exchanges keys at a rate: each exchange takes the process milliseconds', async () => {
+    const fixture = await openFixture([mine], { limits: { accountExchangeRate: { burst: 3, perSecond: 0 } } });
+    const exchanges: number[] = [];
+    for (let n = 0; n < 2; n += 1) {
+      const client = await fixture.login(mine);
+      let count = 0;
+      client.on('handshake', () => {
+        count += 1;
+        if (count < 10) Reflect.get(client, '_protocol').rekey();
+      });
+      let isClosed = false;
+      client.once('close', () => void (isClosed = true));
+      Reflect.get(client, '_protocol').rekey();
+      await expect.poll(() => isClosed || count === 10, { timeout: 10_000 }).toBe(true);
+      exchanges.push(count);
+    }
+    expect(Math.max(...exchanges)).toBeLessThan(6);
+    expect(exchanges[1]).toBeLessThan(3);
+    await expect.poll(() => fixture.accepted.size).toBe(0);
+  });
 });

@@ -47,6 +47,8 @@ export interface SshFixture {
   identity: SshIdentity;
   /** Local port mapped to the instance's port 22. */
   port(): number;
+  /** Serves another instance, at `port()` from then on. */
+  serve(digit: string, ownerId?: string): Promise<void>;
   /** Ends the run of the instance. */
   endRun(): void;
   execs: FakeExec[];
@@ -60,10 +62,10 @@ export interface SshFixture {
   login(key: KeyPair, more?: ConnectConfig): Promise<Client>;
 }
 
-const route = (instanceId: InstanceId, sshFront: boolean): GatewayRoute => ({
+const route = (instanceId: InstanceId, sshFront: boolean, ownerId: string): GatewayRoute => ({
   instanceId,
   regionId: 'own',
-  ownerId: ALICE,
+  ownerId,
   access: new Map(),
   running: true,
   status: 'Running',
@@ -71,9 +73,9 @@ const route = (instanceId: InstanceId, sshFront: boolean): GatewayRoute => ({
   sshFront,
 });
 
-export const routeUpdate = (id: InstanceId, sshFront: boolean) => ({
+export const routeUpdate = (id: InstanceId, sshFront: boolean, ownerId = ALICE) => ({
   snapshot: null,
-  routes: [route(id, sshFront)],
+  routes: [route(id, sshFront, ownerId)],
   gone: [],
 });
 
@@ -184,7 +186,7 @@ export async function openFixture(
   };
   const access = async (asking: string): Promise<SshIdentity | null> => {
     asked.count += 1;
-    return asking === id ? { ...identity } : null;
+    return asking === id || more.digit === undefined ? { ...identity } : null;
   };
   const fronts = makeSshFronts({
     backend,
@@ -200,14 +202,19 @@ export async function openFixture(
     await fronts.stop();
     for (const pid of children) process.kill(-pid, 'SIGKILL');
   });
-  fronts.update(routeUpdate(id, true));
-  while (port === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  const serve = async (digit: string, ownerId = ALICE): Promise<void> => {
+    port = 0;
+    fronts.update(routeUpdate(idOf(digit), true, ownerId));
+    while (port === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  await serve(more.digit ?? '1');
 
   return {
     id,
     fronts,
     identity,
     port: () => port,
+    serve,
     endRun() {
       const before = run;
       run = Promise.withResolvers<void>();

@@ -12,7 +12,8 @@ const mine = keyPair();
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 test('survives a reset at any point and leaks nothing', async () => {
-  const fixture = await openFixture([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
+  const rate = { burst: 10_000, perSecond: 10_000 };
+  const fixture = await openFixture([mine], { limits: { connectionRate: rate, accountConnectionRate: rate } });
   const key = keyPair();
   for (const round of sampled(
     Array.from({ length: 60 }, (_, n) => n),
