@@ -1,4 +1,5 @@
 import type { Forwarding, Visitor } from '../../control/index.ts';
+import { forwardedHops } from '../address-list.ts';
 import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
@@ -60,7 +61,7 @@ export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<An
 function visitorOf({ head, peer }: OpenLinkRequest): Visitor {
   const at = head.names.indexOf('user-agent');
   // The last address is the one that the trusted proxy appended.
-  const forwarded = peer.trusted ? head.forwardedFor?.split(',').at(-1)?.trim() : undefined;
+  const forwarded = peer.trusted ? forwardedHops(head.forwardedFor ?? '').at(-1) : undefined;
   return { address: forwarded ?? peer.address, userAgent: at === -1 ? '' : (head.raw[2 * at + 1] ?? '') };
 }
 

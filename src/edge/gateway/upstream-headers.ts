@@ -1,7 +1,7 @@
 /** Rewrites a request head: hop-by-hop headers and credentials out, X-Forwarded in. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { withoutMapping, type AddressMatcher } from '../address-list.ts';
+import { forwardedHops, withoutMapping, type AddressMatcher } from '../address-list.ts';
 import type { Authorized } from './admission.ts';
 import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
@@ -52,7 +52,7 @@ export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender 
 
 /** The last address that no trusted proxy has; the first, if all are proxies. */
 export function clientAddressOf({ address, forwardedFor }: Sender, isTrusted: AddressMatcher): string {
-  const hops = forwardedFor?.split(',').map((hop) => withoutMapping(hop.trim())) ?? [];
+  const hops = forwardedFor === null ? [] : forwardedHops(forwardedFor);
   return hops.findLast((hop) => !isTrusted(hop)) ?? hops[0] ?? address;
 }
 

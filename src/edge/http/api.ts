@@ -12,7 +12,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
+import { forwardedHops, makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
@@ -76,6 +76,7 @@ const NO_LIMIT_MS = 0;
 /** Above the 60 s idle timeout of usual proxies, so that they close the connection first. */
 const KEEP_ALIVE_MS = 72_000;
 const DEFAULT_SLOW_MS = 1_000;
+const FORWARDED_FOR = 'x-forwarded-for';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -235,7 +236,11 @@ function makeServer(
       wireErrors.watch(server);
       return server;
     },
-    genReqId: (raw) => requestId(raw.headers['x-request-id']),
+    genReqId({ headers }) {
+      if (headers[FORWARDED_FOR] !== undefined)
+        headers[FORWARDED_FOR] = forwardedHops(String(headers[FORWARDED_FOR])).join(', ');
+      return requestId(headers['x-request-id']);
+    },
     trustProxy: isProxy,
     logger: false,
     clientErrorHandler: (error, socket) => wireErrors.answer(error, socket),

@@ -36,9 +36,26 @@ test('a key is refused from other addresses than its own, as a trusted proxy tel
   };
   expect(await info(behind, '192.0.2.9')).toBe(200);
   expect(await info(behind, '2001:db8::9')).toBe(200);
+  for (const spelled of ['192.0.2.9:54321', '"192.0.2.9:1"', '[2001:db8::9]:443', 'unknown, 192.0.2.9:2'])
+    expect([spelled, await info(behind, spelled)]).toEqual([spelled, 200]);
+  expect(await info(behind, '192.0.2.9:1, 203.0.113.5:1')).toBe(403);
   expect(await info(behind, '192.0.2.9, 203.0.113.5')).toBe(403);
   expect(await info(behind)).toBe(403);
   expect(await info(api, '192.0.2.9')).toBe(403);
   const reply = await api.send('/api/events', { headers: { 'x-api-key': key.fullKey } });
   expect(reply).toMatchObject({ status: 403, text: expect.stringContaining('from the address 127.0.0.1: use it') });
+});
+
+test('one address is one, whichever port a proxy tells with it', async () => {
+  const api = await startApi();
+  const behind = await startEdge(api.wired.control, { trustedProxies: ['127.0.0.1'] });
+  onTestFinished(() => behind.stop().then(() => api.stop()));
+  const statuses = new Set<number>();
+  for (let port = 1; port <= 75; port += 1) {
+    const headers = { 'x-forwarded-for': `203.0.113.7:${port}` };
+    statuses.add(
+      (await behind.post('/user/login', { username: `nobody${port}`, password: 'wrong' }, { headers })).status,
+    );
+  }
+  expect([...statuses]).toEqual([401, 429]);
 });

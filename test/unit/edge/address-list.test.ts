@@ -1,6 +1,6 @@
 /** Trusted proxies: addresses of sockets and of `X-Forwarded-For` in any spelling. */
 import { expect, test } from 'vitest';
-import { makeAddressMatcher, withoutMapping } from '../../../src/edge/address-list.ts';
+import { forwardedHops, makeAddressMatcher, withoutMapping } from '../../../src/edge/address-list.ts';
 
 test.each(['::/0', '::/1', '::/3', '::/80', '::ffff:0:0/95', '::fffe:0:0/95'])(
   'the IPv6 range %s matches no IPv4 address',
@@ -31,4 +31,25 @@ test.each(['10.1.2.3', '::ffff:10.1.2.3', '::FFFF:10.1.2.3', '::ffff:a01:203', '
 
 test.each(['', 'unknown', '10.1.2.3:80', '010.1.2.3', '::ffff:', '::ffff:a01'])('"%s" matches nothing', (address) => {
   expect(makeAddressMatcher(['0.0.0.0/1', '::/1'])(withoutMapping(address))).toBe(address === '::ffff:a01');
+});
+
+test.each([
+  ['203.0.113.7', ['203.0.113.7']],
+  ['203.0.113.7:54321', ['203.0.113.7']],
+  ['"203.0.113.7"', ['203.0.113.7']],
+  ['"203.0.113.7:80"', ['203.0.113.7']],
+  ['::ffff:203.0.113.7', ['203.0.113.7']],
+  ['[::ffff:203.0.113.7]:80', ['203.0.113.7']],
+  ['2001:DB8::7', ['2001:db8::7']],
+  ['[2001:db8::7]', ['2001:db8::7']],
+  ['[2001:db8::7]:443', ['2001:db8::7']],
+  ['"[2001:db8::7]:443"', ['2001:db8::7']],
+  ['10.0.0.1:1 ,\t[2001:db8::7]:2', ['10.0.0.1', '2001:db8::7']],
+  ['10.0.0.1, unknown, 203.0.113.7:1', ['203.0.113.7']],
+  ['203.0.113.7, _hidden', []],
+  ['203.0.113.7:1:2', []],
+  ['', []],
+  [`${'10.0.0.1,'.repeat(2_000)}203.0.113.7`, [...Array.from({ length: 31 }, () => '10.0.0.1'), '203.0.113.7']],
+])('the hops of "%s" are addresses alone', (list, hops) => {
+  expect(forwardedHops(list)).toEqual(hops);
 });
