@@ -6,6 +6,7 @@ import { adminRoute, operatorReadRoute } from './route.ts';
 
 const write = { idempotent: true } as const;
 const change = { ...write, versioned: true } as const;
+const lasting = { scope: 'instances' } as const;
 
 export const catalogAdminRoutes = {
   listTypes: operatorReadRoute('/admin/type/list', pageRequest, catalog.typeListAnswer, {
@@ -34,6 +35,7 @@ export const catalogAdminRoutes = {
     catalog.managedImageCreateAnswer,
     {
       ...write,
+      lasting,
       summary: 'Offer an image of a registry to all accounts; the registry is asked for it (administrators)',
     },
   ),
@@ -41,7 +43,7 @@ export const catalogAdminRoutes = {
     '/admin/image/update',
     catalog.managedImageUpdateRequest,
     catalog.managedImageChangeAnswer,
-    { ...change, summary: 'Change name, reference or tags of an image for new launches (administrators)' },
+    { ...change, lasting, summary: 'Change name, reference or tags of an image for new launches (administrators)' },
   ),
   retireCatalogImage: adminRoute(
     '/admin/image/retire',
@@ -58,10 +60,12 @@ export const catalogAdminRoutes = {
   }),
   createRegion: adminRoute('/admin/region/create', regions.regionCreateRequest, regions.regionCreateAnswer, {
     ...write,
+    lasting,
     summary: 'Add a region whose engine answers (administrators)',
   }),
   updateRegion: adminRoute('/admin/region/update', regions.regionUpdateRequest, regions.regionChangeAnswer, {
     ...change,
+    lasting,
     summary: 'Change name, place, domain, off-peak windows or engine of a region (administrators)',
   }),
   retireRegion: adminRoute('/admin/region/retire', regions.regionRetireRequest, regions.regionChangeAnswer, {

@@ -323,8 +323,8 @@ const describe = (name: RouteName, { summary, details, source, who, path, ...rou
   ...(who === 'anyone' ? { security: [] } : {}),
 });
 
-const keysOf = ({ scope, members }: LastingEffect): string =>
-  `${members === undefined ? 'An' : `With ${members.map((member) => `\`${member}\``).join(' or ')}, an`} API key needs the scope \`${scope}\` and neither an end nor addresses: the effect would outlast them.`;
+const keysOf = ({ scope }: LastingEffect): string =>
+  `An API key needs the scope \`${scope}\` and neither an end nor addresses: the effect would outlast them.`;
 
 const whoMayCall: Record<Route['who'], string> = {
   anyone: 'Needs no login.',

@@ -15,7 +15,7 @@ export const webhookRoutes = {
   }),
   updateWebhook: jsonRoute('/webhook/update', webhook.webhookUpdateRequest, webhook.webhookAnswer, {
     idempotent: true,
-    lasting: { scope: 'account', members: ['url'] },
+    lasting: { scope: 'account' },
     summary: 'Change, pause or resume a webhook; it goes on after the last delivered event',
   }),
   deleteWebhook: jsonRoute('/webhook/delete', webhook.webhookIdRequest, emptyAnswer, {

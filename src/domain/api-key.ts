@@ -13,13 +13,11 @@ export interface KeyLimits {
 
 /**
  * Effect of a request that stays until somebody undoes it, and that reaches instances or data
- * without the key: code or logins of instances launched later, links, receivers of events.
+ * without the key: code, logins or hosts of later instances, links, receivers of events.
  */
 export interface LastingEffect {
   /** Scope that an API key needs besides that of the route's subject. */
   scope: Subject;
-  /** Members of the body that have the effect; absent: every request has it. */
-  members?: readonly string[];
 }
 
 interface KeyRights {

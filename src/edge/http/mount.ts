@@ -166,7 +166,7 @@ function mount<Name extends JsonRouteName>(
       const startedMs = performance.now();
       const body = validate(jsonOf(request), (names) => void reply.header(IGNORED_HEADER, names));
       if (isAudited) noteBody(request, body, findIds);
-      refuseLasting(request, route, body);
+      refuseLasting(request, route);
       const idempotency = route.idempotent ? idempotencyOf(request.headers['idempotency-key'], route.path, body) : null;
       const result = await run(request, {
         body,
@@ -219,15 +219,9 @@ function clientGoneSignal(response: ServerResponse): AbortSignal {
 
 const isOpen = (name: JsonRouteName): name is OpenRouteName => routes[name].who === 'anyone';
 
-/** Behind the validation, as the effect of some routes depends on the body. */
-function refuseLasting(
-  { caller }: Pick<FastifyRequest, 'caller'>,
-  { lasting }: Pick<JsonRoute, 'lasting'>,
-  body: unknown,
-): void {
+function refuseLasting({ caller }: Pick<FastifyRequest, 'caller'>, { lasting }: Pick<JsonRoute, 'lasting'>): void {
   if (lasting === null || caller === null) return;
-  const hasEffect = lasting.members?.some((member) => isObject(body) && body[member] !== undefined) ?? true;
-  const why = hasEffect ? whyNotLasting(caller, lasting) : null;
+  const why = whyNotLasting(caller, lasting);
   if (why !== null) throw new Refusal('forbidden', why);
 }
 
