@@ -171,7 +171,7 @@ function planUnknownRun(
 function planHalt(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, requestedAtMs, operation } = instance;
   const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
-  const graceMs = late ? 0 : graceOf(instance, limits);
+  const graceMs = late ? 0 : graceLeftMs(instance, graceOf(instance, limits), nowMs);
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const unknown = planUnknownRun(instance, observation, reasonOfRequest(operation.cause), nowMs);
   if (unknown !== null) return unknown;
@@ -189,6 +189,10 @@ const shortGraceCauses: readonly Cause[] = ['AccountDisabled', ...diskStopCauses
 
 const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limits): number =>
   kind === 'stop' && shortGraceCauses.includes(cause) ? Math.min(SHORT_GRACE_MS, stopGraceMs) : stopGraceMs;
+
+/** Further requests do not prolong the grace of the first one, at whose end the charge ends. */
+const graceLeftMs = ({ observed: { ending } }: Instance, graceMs: number, nowMs: number): number =>
+  ending === null ? graceMs : Math.min(graceMs, Math.max(0, ending.byMs - nowMs));
 
 /** Removes the container only once the root disk is saved; without a container nothing is saved. */
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
@@ -224,12 +228,11 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
   if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
   const overdue = findOverdue(instance, nowMs, limits);
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
-  if (instance.oldContainer !== null) return planReplacement(instance, observation, limits);
-  if (observation.kind === 'present' && observation.running) {
-    if (instance.mustHalt)
-      return planUnknownRun(instance, observation, '', nowMs) ?? { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
-    return planPresent(instance, observation, nowMs, limits);
-  }
+  if (instance.oldContainer !== null) return planReplacement(instance, observation, nowMs, limits);
+  if (observation.kind === 'present' && observation.running)
+    return instance.mustHalt
+      ? planRestartHalt(instance, observation, nowMs, limits)
+      : planPresent(instance, observation, nowMs, limits);
   // The stop is about to be requested.
   if (instance.reclaimAtMs !== null && instance.reclaimAtMs <= nowMs) return { do: 'rest' };
   if (hadStarted(observed) && !instance.mustHalt) {
@@ -265,14 +268,16 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
   return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
 
+function planRestartHalt(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
+  const unknown = planUnknownRun(instance, observation, '', nowMs);
+  return unknown ?? { do: 'halt', show: {}, graceMs: graceLeftMs(instance, limits.stopGraceMs, nowMs) };
+}
+
 /** Saves the root disk of a container of before a change, then removes the container. */
-function planReplacement(
-  { archive, generation }: Instance,
-  observation: KnownObservation,
-  { stopGraceMs }: Limits,
-): Step {
+function planReplacement(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { archive, generation } = instance;
   if (observation.kind === 'absent') return { do: 'removeSaved' };
-  if (usesHost(observation)) return { do: 'halt', show: {}, graceMs: stopGraceMs };
+  if (usesHost(observation)) return planRestartHalt(instance, observation, nowMs, limits);
   return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import { STOP_GRACE_MS } from '../../../src/domain/instance-states.ts';
+import { STOP_GRACE_MS, type Limits } from '../../../src/domain/instance-states.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -14,8 +14,8 @@ const byMonth = { chargeMode: 'perMonth', duration: 2 } as const;
 const DEAF = '# berth-sim: ignore TERM';
 const GRACE_MS = 400;
 
-async function openWorld(open: Open) {
-  const opened = await openPaidWorld(open, { limits: { stopGraceMs: GRACE_MS, callDeadlineMs: 5_000 } });
+async function openWorld(open: Open, limits: Partial<Limits> = {}) {
+  const opened = await openPaidWorld(open, { limits: { stopGraceMs: GRACE_MS, callDeadlineMs: 5_000, ...limits } });
   const { world, launch, ann } = opened;
   const periodsOf = (id: string) =>
     world.store.read.selectFrom('usagePeriod').selectAll().where('subjectId', '=', id).orderBy('id').execute();
@@ -100,6 +100,35 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     const capMs = (await requestedAt(id, 'instance.stopWished')) + STOP_GRACE_MS;
     expect([run?.chargedUntilMs, run?.closedAtMs]).toEqual([capMs, capMs]);
     expect((await periodsOf(id)).at(-1)).toMatchObject({ meter: 'disks', openedAtMs: capMs });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('is not put off by further requests', async () => {
+    const { world, ann, running, runsOf, requestedAt, instances, clock } = await openWorld(open, {
+      stopGraceMs: STOP_GRACE_MS,
+      callDeadlineMs: 60_000,
+    });
+    const id = await running(byHour);
+    const { engine } = world;
+    const halt = engine.halt.bind(engine);
+    const graces: number[] = [];
+    engine.halt = (halted, graceMs, signal) => {
+      graces.push(graceMs);
+      return halt(halted, graceMs, signal);
+    };
+    await instances.stop(ann, { instanceId: id }, null);
+    await eventually(() => graces.length === 1);
+    clock.aheadMs += STOP_GRACE_MS - 600;
+    await instances.archive(ann, { instanceId: id }, null);
+    await eventually(() => graces.length === 2);
+    await instances.stop(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    expect(graces.slice(1).every((graceMs) => graceMs <= 600)).toBe(true);
+    const [run, ...others] = await runsOf(id);
+    expect(others).toEqual([]);
+    const lastedMs = (run?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.stopWished'));
+    expect(lastedMs).toBeLessThanOrEqual(STOP_GRACE_MS);
     await settled(world);
     await expectConsistent(world);
   });

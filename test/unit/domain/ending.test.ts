@@ -35,6 +35,22 @@ test('a run whose end was requested is charged until its container ends, at most
   }
 });
 
+const oldContainer = { mounts: [], nodePorts: [], gpus: 0, runtime: '', rootDiskGB: 0 };
+
+test('a run whose end was requested has what is left of its grace, whatever is requested then', () => {
+  const requested = { requestedAtMs: now };
+  for (const instance of [
+    at('stopped', { status: 'Running', phase: 'Stopping', ending }, requested),
+    at('archived', { status: 'Running', phase: 'Stopping', ending }, requested),
+    at('stopped', { status: 'StartingFailed', phase: 'Failed', ending }, requested),
+    at('running', { status: 'Restarting', phase: 'Stopping', ending }, { ...requested, mustHalt: true }),
+    at('running', { status: 'Restarting', phase: 'Stopping', ending }, { ...requested, mustHalt: true, oldContainer }),
+  ]) {
+    expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', graceMs: 9_000 });
+    expect(plan(instance, running, ending.byMs - 1, limits)).toMatchObject({ do: 'halt', graceMs: 1 });
+  }
+});
+
 test('a run that was not known at the request of its end is charged from its first observation', () => {
   const requested = { requestedAtMs: now - 1_000 };
   const show = { ending: { byMs: now + 9_000, refundFor: '', priceMicros }, runStartedAtMs: now - 1_000 };
@@ -42,6 +58,7 @@ test('a run that was not known at the request of its end is charged from its fir
     at('stopped', { status: 'Starting', phase: 'Stopping' }, requested),
     at('archived', { status: 'Running', phase: 'Stopping' }, requested),
     at('running', { status: 'Restarting', phase: 'Stopping' }, { ...requested, mustHalt: true }),
+    at('running', { status: 'Restarting', phase: 'Stopping' }, { ...requested, mustHalt: true, oldContainer }),
   ]) {
     expect(plan(instance, running, now, limits)).toEqual({ do: 'mark', show });
     expect(plan(instance, running, show.ending.byMs, limits).do).toBe('halt');

@@ -225,7 +225,7 @@ describe('plan', () => {
   test('kills an instance that ignores a stop past its deadline, and shows StopDelayed', () => {
     const killed = at('stopped', { status: 'Running', phase: 'Stopping' }, { requestedAtMs: now });
     const stopping = { ...killed, observed: { ...killed.observed, ending } };
-    expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
+    expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: 9_000 });
     expect(plan(killed, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
       do: 'halt',
       graceMs: 0,
