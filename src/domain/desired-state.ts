@@ -34,7 +34,8 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
       return {
         ...next,
         desired: 'running',
-        mustHalt: false,
+        // A failed start may have left its container, with the limits of another type.
+        mustHalt: true,
         windowEndsAtMs: null,
         reclaimAtMs: null,
         stopPolicy: withoutPastStop(instance.stopPolicy, nowMs),

@@ -124,7 +124,7 @@ export interface Instance {
   desired: DesiredState;
   /** Grows with every request; results computed under an older one are dropped. */
   generation: number;
-  /** A restart was requested and its halt not observed yet. */
+  /** A start or restart was requested, and the end of the run before not observed yet. */
   mustHalt: boolean;
   /** Whether the engine was ever asked for the container. If not, no observation is needed. */
   everEnsured: boolean;

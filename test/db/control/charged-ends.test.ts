@@ -133,6 +133,30 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     await expectConsistent(world);
   });
 
+  test('comes before the next start, though a failed start left its container', async () => {
+    const { world, ann, launch, types, instances, clock } = await openWorld(open, { stopGraceMs: STOP_GRACE_MS });
+    const { instanceConfiguration } = world.launchInput();
+    const initScript = `${DEAF}\n# berth-sim: never ready`;
+    const more = { instanceTypeId: types.large.id, instanceConfiguration: { ...instanceConfiguration, initScript } };
+    const id = await launch(byHour, more);
+    await world.until(id, ({ instanceRuntimeInfo: { phase } }) => phase === 'WaitReady');
+    const { engine } = world;
+    const ensure = engine.ensure.bind(engine);
+    const ensured: number[] = [];
+    engine.ensure = (spec, signal) => {
+      ensured.push(spec.cpuMilli);
+      return ensure(spec, signal);
+    };
+    clock.aheadMs += 61_000;
+    await world.until(id, hasStatus('StartingFailed'));
+    await instances.update(ann, { instanceId: id, instanceTypeId: types.small.id }, null);
+    await instances.start(ann, { instanceId: id }, null);
+    await world.until(id, ({ instanceRuntimeInfo: { phase } }) => phase === 'WaitReady');
+    expect(ensured, 'the container has the limits of its type').toEqual([1_000]);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('is charged though the stop came before Berth knew that the container runs', async () => {
     const { world, ann, launch, runsOf, requestedAt, instances, paid } = await openWorld(open);
     const { engine } = world;
