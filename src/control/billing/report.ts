@@ -205,7 +205,8 @@ export async function report(
       row.ms[one.state] = (row.ms[one.state] ?? 0) + one.ms;
       if (one.state !== 'charged') continue;
       row.quantityMs += one.quantityMs;
-      if (one.priceMicros !== undefined) priced(row, one.meter, one.priceMicros).quantityMs += one.quantityMs;
+      if (one.priceMicros !== undefined && one.pricedMs > 0)
+        priced(row, one.meter, one.priceMicros).quantityMs += one.pricedMs;
     }
   for (const span of spans) {
     for await (const found of moneyRows(deps, accountId, span, grouping, parts))

@@ -34,6 +34,8 @@ export interface TimeRow extends Facts {
   ms: number;
   /** GB × milliseconds for storage. */
   quantityMs: number;
+  /** The same of the time that was booked, if it has a price. */
+  pricedMs: number;
   lastId: number;
 }
 
@@ -97,7 +99,10 @@ export async function timeIn(
   const end = isOpen
     ? sql`(case when period."isCharging" = 1 then period."chargedUntilMs" else ${sql.lit(slice.openUntilMs)} end)`
     : sql`period."closedAtMs"`;
-  const lasted = sql`(${least}(${end}, span."untilMs") - ${greatest}(period."openedAtMs", span."fromMs"))`;
+  const lastedUntil = (untilMs: RawBuilder<unknown>) =>
+    sql`(${least}(${untilMs}, span."untilMs") - ${greatest}(period."openedAtMs", span."fromMs"))`;
+  const lasted = lastedUntil(end);
+  const booked = sql`(case when period."priceMicros" = 0 then ${end} else period."chargedUntilMs" end)`;
   // Keeps SQLite at the index of the resources, if there are some.
   const closedAtMs = sql`${sql.raw(subjectIds === undefined ? '' : '+')}period."closedAtMs"`;
   const groups = ['meter', 'state', ...by].map((name) => sql.ref(`period.${name}`));
@@ -105,7 +110,8 @@ export async function timeIn(
   const { rows } = await sql<Omit<TimeRow, 'meter' | 'state'> & { meter: string; state: string }>`
     with span("fromMs", "untilMs") as (values ${sql.join(values)})
     select span."fromMs", ${sql.join(groups)}, count(*) as periods, sum(${lasted}) as ms,
-      ${sumOf(sql`${lasted} * period.quantity`)} as "quantityMs", max(period.id) as "lastId"
+      ${sumOf(sql`${lasted} * period.quantity`)} as "quantityMs",
+      ${sumOf(sql`${greatest}(0, ${lastedUntil(booked)}) * period.quantity`)} as "pricedMs", max(period.id) as "lastId"
     from "usagePeriod" as period cross join span
     where ${ofAccount(accountId, { ids })}
       ${

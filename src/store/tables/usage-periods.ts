@@ -270,7 +270,7 @@ export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Pro
     return;
   }
   const fromNow = ({ chargedUntilMs }: PeriodRow) => ({
-    closedAtMs: chargedUntilMs,
+    closedAtMs: Math.max(chargedUntilMs, nowMs),
     nextAtMs: nowMs,
     isCharging: 1 as const,
   });

@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
 import { chargesSoFar, nextSlice } from '../../../src/store/tables/report-rows.ts';
+import { insertPeriod, setCharging } from '../../../src/store/tables/usage-periods.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { countingRows } from '../../../src/async/rows-read.ts';
 import { partsOf } from '../../../src/control/billing/report.ts';
@@ -364,6 +365,36 @@ onBothEngines('usage', (open) => {
     const ofFew = await turnsBy('meter');
     // 3,000 rows instead of 100.
     expect(await turnsBy('resource')).toBeGreaterThanOrEqual(ofFew + 2);
+  });
+
+  test('time of before billing was on has no price, and stays as it is when billing is on', async () => {
+    const store = await open();
+    const { statements, usage } = await booksOf(store);
+    await live(store, { subjectId: 'v-1', meter: 'volume', fromMs: NOVEMBER - HOUR_MS, untilMs: NOVEMBER });
+    const openedAtMs = NOVEMBER + 9 * DAY_MS;
+    const [opened, never] = [
+      { openSeq: 3, carry: 0, openedAtMs },
+      { closedAtMs: null, closeSeq: null },
+    ] as const;
+    await store.write(async (tx) => {
+      const {
+        id: _id,
+        chargedMicros: _charged,
+        labels: _labels,
+        ...last
+      } = await tx.selectFrom('usagePeriod').selectAll().executeTakeFirstOrThrow();
+      await insertPeriod(tx, { ...last, ...opened, ...never, chargedUntilMs: openedAtMs, isCharging: 0 });
+    });
+    const viewsOf = async () => ({
+      statement: await statements.page(ann, month('2026-11'), pager),
+      usage: await usage.rows(ann, { ...all, by: 'day', groupBy: 'resource' }, pager),
+    });
+    const before = await viewsOf();
+    expect(before.statement.isFinal).toBe(true);
+    const line = before.statement.resources.at(-1);
+    expect(line).toMatchObject({ ms: { charged: 21 * DAY_MS }, quantityMs: 21 * DAY_MS, prices: [], amountMicros: 0 });
+    await store.write((tx) => setCharging(tx, true, NOW));
+    expect(await viewsOf()).toEqual(before);
   });
 
   test('a slice of closed periods has the first time at which one of them opened', async () => {
