@@ -19,6 +19,7 @@ interface PaidEvent {
   startsAtMs: number | null;
   endsAtMs: number | null;
   paidTime?: boolean;
+  fromMs: number;
 }
 
 const units: Readonly<Record<string, Unit>> = { perDay: 'day', perWeek: 'week', perMonth: 'month' };
@@ -28,6 +29,8 @@ export const unitOfMode = (mode: string): Unit | undefined => units[mode];
 const SEEN_LATE_MS = 60_000;
 /** Berth was away at the end for longer: renewed time begins when it is back. */
 const LATE_MS = 3_600_000;
+/** A restart lets the run of before end. */
+const GRACE_MS = 10_000;
 const micros = (dollars: number): number => Math.round(dollars * 1e6);
 
 class Life {
@@ -95,10 +98,13 @@ class Life {
     this.#span.begin = undefined;
   }
 
-  changed({ price }: PaidEvent, atMs: number): void {
+  changed({ price, fromMs }: PaidEvent, atMs: number): void {
     if (!this.#span) return void this.wrong.push('nothing was paid that could change');
     const next = { ...this.#span, price: micros(price) };
-    const difference = Number(worthAt(next, atMs) - worthAt(this.#span, atMs));
+    const graceMs = fromMs - atMs;
+    const mayWait = next.price < this.#span.price;
+    if (graceMs < 0 || graceMs > (mayWait ? GRACE_MS : 0)) this.wrong.push(`a change counts ${graceMs} ms late`);
+    const difference = Number(worthAt(next, fromMs) - worthAt(this.#span, fromMs));
     this.#span = next;
     if (difference < 0) return this.#refund(-difference);
     this.#left += difference;

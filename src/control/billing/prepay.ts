@@ -186,9 +186,11 @@ export const priceDifference = (paid: PaidTime, priceMicros: Micros, nowMs: numb
 export const CHANGE_PURPOSE = ', the difference for the paid time that is left,';
 
 async function changePrice(tx: Db, { isBilled }: Billed, { instance, paid, nowMs }: OfPaidTime): Promise<void> {
-  const { id, ownerId, priceMicros } = instance;
+  const { id, ownerId, priceMicros, observed } = instance;
   if (!isBilled || !paid.isPaid || priceMicros === paid.priceMicros) return;
-  const difference = priceDifference(paid, priceMicros, nowMs);
+  // The run of before may use its grace.
+  const fromMs = priceMicros < paid.priceMicros ? (observed.ending?.byMs ?? nowMs) : nowMs;
+  const difference = priceDifference(paid, priceMicros, fromMs);
   const reason = 'change of type';
   const charged = await pay(tx, { instance, amountMicros: difference > 0n ? difference : 0n, reason, nowMs });
   if ('needMicros' in charged)
@@ -199,7 +201,7 @@ async function changePrice(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
     });
   if (difference < 0n) await refund(tx, { instance, paid, amountMicros: -difference, reason, nowMs });
   await savePaidTime(tx, { ...paid, priceMicros, firstEntryId: paid.firstEntryId || charged.firstEntryId });
-  const data = { price: toDollars(priceMicros), difference: toDollars(difference) };
+  const data = { price: toDollars(priceMicros), difference: toDollars(difference), fromMs };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.paidTimeChanged', subjectId: id, data });
 }
 

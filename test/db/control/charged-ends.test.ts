@@ -4,10 +4,11 @@ import type { Caller } from '../../../src/control/index.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { STOP_GRACE_MS, type Limits } from '../../../src/domain/instance-states.ts';
+import { worthMicros } from '../../../src/domain/paid-time.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { expectBalanced, openPaidWorld } from './paid-time-fixture.ts';
+import { eventsOf, expectBalanced, openPaidWorld } from './paid-time-fixture.ts';
 
 const byHour = { chargeMode: 'perHour', duration: 1 } as const;
 const byMonth = { chargeMode: 'perMonth', duration: 2 } as const;
@@ -155,6 +156,23 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     expect(ensured, 'the container has the limits of its type').toEqual([1_000]);
     await settled(world);
     await expectConsistent(world);
+  });
+
+  test('is paid ahead with its grace, though a restart changes to a cheaper type', async () => {
+    const { world, ann, running, paid, requestedAt, instances, types } = await openWorld(open);
+    const id = await running({ chargeMode: 'perDay', duration: 1 }, DEAF, ann, types.large.id);
+    const before = await paid(id);
+    await instances.update(ann, { instanceId: id, instanceTypeId: types.small.id }, null);
+    await instances.restart(ann, { instanceId: id }, null);
+    const fromMs = (await requestedAt(id, 'instance.restartWished')) + STOP_GRACE_MS;
+    const [changed] = await eventsOf(world, id, 'instance.paidTimeChanged');
+    if (before === null) throw new Error('nothing was paid');
+    const refunded = worthMicros(before, before.priceMicros, fromMs) - worthMicros(before, 2_000_000n, fromMs);
+    expect(changed).toEqual({ price: 2, difference: -Number(refunded) / 1e6, fromMs });
+    await world.until(id, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+    await expectBalanced(world);
   });
 
   test('is charged though the stop came before Berth knew that the container runs', async () => {
