@@ -305,6 +305,13 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'whoever computes in the init script pays nothing',
   },
   {
+    name: 'a-run-is-free-while-it-ends',
+    file: 'domain/instance.ts',
+    find: 'ending !== null || (desired',
+    replace: '(desired',
+    suffers: 'whoever restarts and ignores the request to end computes for ten seconds without cost',
+  },
+  {
     name: 'a-start-that-an-operator-ended-is-paid',
     file: 'domain/start-outcomes.ts',
     find: 'const refundFor = ending?.refundFor ?? refundOf(before, reason);',
