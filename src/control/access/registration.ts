@@ -32,7 +32,7 @@ const perAddress: Limit = { burst: 30, forgiveMs: 60_000 };
 
 export const makeRegistration = (deps: RegistrationDeps): Registration => {
   const { store, time, randomBytes, passwords, newAccount, registration } = deps;
-  const attempts = makeBuckets(perAddress, time.now);
+  const attempts = makeBuckets(perAddress, time.elapsed);
   const { isOpen, credit: balance } = registration;
   return {
     registers: () => isOpen,

@@ -87,5 +87,8 @@ onBothEngines('open registration', (open) => {
     await register({ ...NEW, username: 'elsewhere' }, HOME);
     fixture.clock.nowMs += MINUTE;
     expect(await register(NEW, '2001:db8::3')).toMatchObject({ username: 'nora' });
+    // By the system date, what was counted before would last as long as the step.
+    fixture.clock.nowMs -= 24 * 60 * MINUTE;
+    expect(await register({ ...NEW, username: 'set-back' }, HOME)).toMatchObject({ username: 'set-back' });
   });
 });
