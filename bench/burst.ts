@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { z } from 'zod';
-import { instanceId } from '../src/domain/ids.ts';
+import { instanceId } from '../src/domain/kernel/ids.ts';
 import { containerName } from '../src/engines/labels.ts';
 import type { Bench } from './bench.ts';
 import { bareOptions } from './lib/bare-container.ts';

@@ -4,11 +4,11 @@
  */
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { makeChargeUsage } from '../src/control/billing/charge-usage.ts';
-import { makeMetering } from '../src/control/billing/metering.ts';
-import { realTime } from '../src/control/base/time.ts';
-import { regionId } from '../src/domain/ids.ts';
-import { HOUR_MS } from '../src/domain/durations.ts';
+import { makeChargeUsage } from '../src/control/money/charge-usage.ts';
+import { makeMetering } from '../src/control/money/metering.ts';
+import { realTime } from '../src/control/kernel/time.ts';
+import { regionId } from '../src/domain/kernel/ids.ts';
+import { HOUR_MS } from '../src/domain/kernel/durations.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Db, Store } from '../src/store/store.ts';
 import { instanceRow, regionRow } from '../test/db/store/rows.ts';

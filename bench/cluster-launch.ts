@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import Docker from 'dockerode';
 import { z } from 'zod';
 import { objectName } from '../src/engines/kubernetes/manifests/object-names.ts';
-import { instanceId } from '../src/domain/ids.ts';
+import { instanceId } from '../src/domain/kernel/ids.ts';
 import { ensureDefaultImage } from '../test/fixtures/default-images.ts';
 import { startCluster, type Cluster } from '../test/kubernetes/cluster/cluster.ts';
 import type { Bench } from './bench.ts';

@@ -7,7 +7,7 @@ import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
+import { instanceId as instanceIdOf } from '../src/domain/kernel/ids.ts';
 import { podName } from '../src/engines/kubernetes/manifests/object-names.ts';
 import { startCluster, type Cluster } from '../test/kubernetes/cluster/cluster.ts';
 import type { Bench } from './bench.ts';

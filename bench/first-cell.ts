@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import Docker from 'dockerode';
 import type { BrowserContext, Page } from 'playwright-core';
 import { containerName } from '../src/engines/labels.ts';
-import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
+import { instanceId as instanceIdOf } from '../src/domain/kernel/ids.ts';
 import { launchProfile } from '../test/fixtures/browser.ts';
 import type { Bench } from './bench.ts';
 import { launched, removed, until } from './launch.ts';

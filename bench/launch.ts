@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { containerName } from '../src/engines/labels.ts';
 import { z } from 'zod';
-import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
+import { instanceId as instanceIdOf } from '../src/domain/kernel/ids.ts';
 import type { Bench } from './bench.ts';
 import { bareOptions } from './lib/bare-container.ts';
 import { launchBody, startBerth, type Berth } from './lib/berth.ts';

@@ -5,12 +5,12 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { makeSampler } from '../src/control/inside/metrics/sampler.ts';
-import { makeRegions, type RegionDrivers } from '../src/control/base/regions.ts';
-import { realTime } from '../src/control/base/time.ts';
-import { HOUR_MS } from '../src/domain/durations.ts';
-import { SAMPLE_MS } from '../src/domain/metrics.ts';
-import { instanceId, regionId, userId } from '../src/domain/ids.ts';
+import { makeSampler } from '../src/control/compute/inside/metrics/sampler.ts';
+import { makeRegions, type RegionDrivers } from '../src/control/kernel/regions.ts';
+import { realTime } from '../src/control/kernel/time.ts';
+import { HOUR_MS } from '../src/domain/kernel/durations.ts';
+import { SAMPLE_MS } from '../src/domain/compute/metrics.ts';
+import { instanceId, regionId, userId } from '../src/domain/kernel/ids.ts';
 import { makeVirtualClock } from '../test/fixtures/virtual-clock.ts';
 import { makeSimulatedEngine } from '../src/engines/simulated/simulated.ts';
 import { openStore } from '../src/store/open.ts';

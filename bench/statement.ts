@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { realTime } from '../src/control/base/time.ts';
-import { makeStatements } from '../src/control/billing/statement.ts';
-import { HOUR_MS } from '../src/domain/durations.ts';
+import { realTime } from '../src/control/kernel/time.ts';
+import { makeStatements } from '../src/control/money/statement.ts';
+import { HOUR_MS } from '../src/domain/kernel/durations.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Db, Store } from '../src/store/store.ts';
 import { startPostgres } from '../test/fixtures/postgres-server.ts';

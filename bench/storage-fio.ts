@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import Docker from 'dockerode';
-import type { DiskId } from '../src/domain/disk.ts';
+import type { DiskId } from '../src/domain/storage/disk.ts';
 import { makeImageFileStorage } from '../src/storage/image-file/image-file.ts';
 import { prepareRoot } from '../src/storage/layout.ts';
 import type { Bench, BenchContext } from './bench.ts';

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { rm, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { DiskId } from '../src/domain/disk.ts';
+import type { DiskId } from '../src/domain/storage/disk.ts';
 import { makeImageFileStorage } from '../src/storage/image-file/image-file.ts';
 import { prepareRoot } from '../src/storage/layout.ts';
 import type { Bench } from './bench.ts';

@@ -1,7 +1,7 @@
 /** Lists accounts, or replaces a password, of the installation of BERTH_DATA. */
 import { enableCompileCache } from 'node:module';
-import { Refusal } from '../src/domain/refusal.ts';
-import { errorText } from '../src/domain/unknown-error.ts';
+import { Refusal } from '../src/domain/kernel/refusal.ts';
+import { errorText } from '../src/domain/kernel/unknown-error.ts';
 import type { HostCommands } from '../src/main/host-commands.ts';
 import { runCommand, say, Unready } from './lib/run.mjs';
 

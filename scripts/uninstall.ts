@@ -7,7 +7,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { DatabaseSync } from 'node:sqlite';
 import Docker from 'dockerode';
-import { diskKinds, poolNames } from '../src/domain/disk.ts';
+import { diskKinds, poolNames } from '../src/domain/storage/disk.ts';
 import { installationLabel } from '../src/engines/labels.ts';
 import { readConfig } from '../src/main/config.ts';
 import { lockFolder } from '../src/store/db/folder-lock.ts';

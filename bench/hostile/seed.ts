@@ -1,6 +1,6 @@
 /** The data of the hostile account and of administrators, written in SQL: years of use at once. */
 import { sql } from 'kysely';
-import { HOUR_MS, MINUTE_MS } from '../../src/domain/durations.ts';
+import { HOUR_MS, MINUTE_MS } from '../../src/domain/kernel/durations.ts';
 import { startServer } from '../../src/main/server.ts';
 import type { Store } from '../../src/store/store.ts';
 import { idOf, seed } from '../lib/seed.ts';

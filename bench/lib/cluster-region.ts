@@ -1,5 +1,5 @@
 /** A region of a bench's Berth that is a real Kubernetes cluster. */
-import type { KubernetesEngineSettings } from '../../src/domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../src/domain/regions/kubernetes-settings.ts';
 import { storageClass } from '../../test/kubernetes/cluster/config.ts';
 import type { Cluster } from '../../test/kubernetes/cluster/cluster.ts';
 import { until } from '../launch.ts';

@@ -6,18 +6,18 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeNotebookTokens, sealNotebookTokens } from '../../src/control/base/notebook-tokens.ts';
-import { makeSeal } from '../../src/control/base/seal.ts';
-import { noUsage } from '../../src/domain/disk.ts';
+import { makeNotebookTokens, sealNotebookTokens } from '../../src/control/access/routing/notebook-tokens.ts';
+import { makeSeal } from '../../src/control/kernel/seal.ts';
+import { noUsage } from '../../src/domain/storage/disk.ts';
 import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { insertInstance } from '../../src/store/tables/instances.ts';
 import { catalogImages, catalogInstanceTypes, regionsWithUsage } from '../../src/store/tables/catalog.ts';
-import { instanceIdOf, userId } from '../../src/domain/ids.ts';
-import { noStopPolicy } from '../../src/domain/stop-policy.ts';
-import { beginOperation, endOperation } from '../../src/domain/operation.ts';
-import type { Instance } from '../../src/domain/instance.ts';
+import { instanceIdOf, userId } from '../../src/domain/kernel/ids.ts';
+import { noStopPolicy } from '../../src/domain/compute/stop-policy.ts';
+import { beginOperation, endOperation } from '../../src/domain/compute/operation.ts';
+import type { Instance } from '../../src/domain/compute/instance.ts';
 import type { Store } from '../../src/store/store.ts';
 import { configOf, quietLog, simulated } from './settings.ts';
 

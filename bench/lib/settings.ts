@@ -1,7 +1,7 @@
 /** Settings of a bench server, for `processes/server.ts` and for seeding. */
 import { pino } from 'pino';
 import { z } from 'zod';
-import type { QuotaKind } from '../../src/domain/quota.ts';
+import type { QuotaKind } from '../../src/domain/access/quota.ts';
 import { readConfig, type Config } from '../../src/main/config.ts';
 
 export const DOMAIN = '127.0.0.1:8081';

@@ -1,11 +1,11 @@
 /** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
-import { isMicros } from '../domain/catalog.ts';
-import { usernamePattern } from '../domain/account-state.ts';
-import { apiKeyStates } from '../domain/api-key.ts';
-import { sessionCredentials } from '../domain/port-access.ts';
-import { sshKeyKinds } from '../domain/ssh-key.ts';
-import { scopes } from '../domain/scopes.ts';
+import { isMicros } from '../domain/regions/catalog.ts';
+import { usernamePattern } from '../domain/access/account-state.ts';
+import { apiKeyStates } from '../domain/access/api-key.ts';
+import { sessionCredentials } from '../domain/access/port-access.ts';
+import { sshKeyKinds } from '../domain/access/ssh-key.ts';
+import { scopes } from '../domain/access/scopes.ts';
 import {
   answer,
   decimal,

@@ -1,7 +1,7 @@
 /** The administrator's orphans (resources without a record) and background tasks. */
 import { z } from 'zod';
-import { diskKinds } from '../domain/disk.ts';
-import { orphanActions, orphanHandlings, orphanKinds } from '../domain/orphan.ts';
+import { diskKinds } from '../domain/storage/disk.ts';
+import { orphanActions, orphanHandlings, orphanKinds } from '../domain/compute/orphan.ts';
 import { answer, flag, integer, integerOrNull, label, plainText, request, text, textOrNull, unixMs } from './common.ts';
 
 const orphan = answer(

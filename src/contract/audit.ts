@@ -1,6 +1,6 @@
 /** The audit log, for administrators. */
 import { z } from 'zod';
-import { auditCredentials } from '../domain/audit.ts';
+import { auditCredentials } from '../domain/access/audit.ts';
 import {
   answer,
   flag,

@@ -1,8 +1,8 @@
 /** Books of an account: entries of its ledger, and its usage periods. */
 import { z } from 'zod';
-import { meters, meterStates } from '../domain/meter.ts';
-import { labelKeyPattern } from '../domain/resource-labels.ts';
-import { bucketUnits, monthPattern } from '../domain/usage-buckets.ts';
+import { meters, meterStates } from '../domain/money/meter.ts';
+import { labelKeyPattern } from '../domain/kernel/resource-labels.ts';
+import { bucketUnits, monthPattern } from '../domain/money/usage-buckets.ts';
 import {
   answer,
   decimal,

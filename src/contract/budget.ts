@@ -1,9 +1,9 @@
 /** Budgets of accounts, and how long an account's money lasts. */
 import { z } from 'zod';
-import { fromDollars, toDollars } from '../domain/catalog.ts';
-import { moneySteps } from '../domain/money-ladder.ts';
-import { MAX_CREDIT_DOLLARS } from '../domain/purse.ts';
-import { labelKeyPattern, labelValuePattern } from '../domain/resource-labels.ts';
+import { fromDollars, toDollars } from '../domain/regions/catalog.ts';
+import { moneySteps } from '../domain/money/money-ladder.ts';
+import { MAX_CREDIT_DOLLARS } from '../domain/money/purse.ts';
+import { labelKeyPattern, labelValuePattern } from '../domain/kernel/resource-labels.ts';
 import {
   answer,
   decimal,

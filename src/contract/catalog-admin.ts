@@ -1,8 +1,8 @@
 /** The catalog for administrators: instance types, images of the operator, parts of changes. */
 import { z } from 'zod';
-import { canonicalTimeZone } from '../domain/calendar.ts';
-import { fromDollars, toDollars, type ChargeMode, type StorageKind } from '../domain/catalog.ts';
-import { weekdays } from '../domain/off-peak.ts';
+import { canonicalTimeZone } from '../domain/kernel/calendar.ts';
+import { fromDollars, toDollars, type ChargeMode, type StorageKind } from '../domain/regions/catalog.ts';
+import { weekdays } from '../domain/regions/off-peak.ts';
 import {
   answer,
   decimal,

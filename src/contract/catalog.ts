@@ -1,8 +1,8 @@
 /** Instance types, prices and regions: docs/interface.md §10, catalog. */
 import { z } from 'zod';
-import { chargeModes } from '../domain/catalog.ts';
-import { volumeTypes } from '../domain/disk.ts';
-import { consistencies } from '../domain/snapshot.ts';
+import { chargeModes } from '../domain/regions/catalog.ts';
+import { volumeTypes } from '../domain/storage/disk.ts';
+import { consistencies } from '../domain/storage/snapshot.ts';
 import { answer, decimal, flag, integer, integerOrNull, text, unixMs } from './common.ts';
 import { listedOffPeak, storagePrices } from './catalog-admin.ts';
 import { regionFields } from './instance.ts';

@@ -1,7 +1,7 @@
 /** Shapes that several routes share, and the bodies of errors. */
 import { z } from 'zod';
-import { canonicalTimeZone } from '../domain/calendar.ts';
-import { refusalCodes } from '../domain/refusal.ts';
+import { canonicalTimeZone } from '../domain/kernel/calendar.ts';
+import { refusalCodes } from '../domain/kernel/refusal.ts';
 
 /** Bytes. */
 export const MAX_BODY_BYTES = 1024 * 1024;

@@ -1,8 +1,8 @@
 /** Money that administrators give and take back, and the vouchers and credits of an account. */
 import { z } from 'zod';
-import { isMicros } from '../domain/catalog.ts';
-import { meters } from '../domain/meter.ts';
-import { creditKinds, grantKinds, MAX_CREDIT_DOLLARS } from '../domain/purse.ts';
+import { isMicros } from '../domain/regions/catalog.ts';
+import { meters } from '../domain/money/meter.ts';
+import { creditKinds, grantKinds, MAX_CREDIT_DOLLARS } from '../domain/money/purse.ts';
 import {
   answer,
   decimal,

@@ -1,6 +1,6 @@
 /** Egress policies: what instances may connect to beyond the network of their account. */
 import { z } from 'zod';
-import { egressModes, egressProtocols, refusalOfPorts, refusalOfRange } from '../domain/egress.ts';
+import { egressModes, egressProtocols, refusalOfPorts, refusalOfRange } from '../domain/regions/egress.ts';
 import { answer, id, named, plainText, request, textOrNull } from './common.ts';
 
 const MAX_RANGES = 100;

@@ -1,6 +1,6 @@
 /** Environment variables of an instance, an account or the installation. */
 import { z } from 'zod';
-import { environmentLimits, refusalOfVariables, variableSources } from '../domain/environment.ts';
+import { environmentLimits, refusalOfVariables, variableSources } from '../domain/compute/environment.ts';
 import { answer, flag, id, integer, oneOfText, request, text, textOrNull, WITHOUT_NUL } from './common.ts';
 
 const { variables: most, nameCharacters, valueBytes } = environmentLimits;

@@ -1,6 +1,6 @@
 /** Commands and terminals of an instance: two WebSocket protocols (docs/reference/terminal.md). */
 import { z } from 'zod';
-import { processSignals } from '../domain/process-signals.ts';
+import { processSignals } from '../domain/compute/process-signals.ts';
 import {
   answer,
   flag,

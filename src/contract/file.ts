@@ -1,6 +1,6 @@
 /** Files of a volume: lists as JSON, contents as bytes (`bytes` routes), calls of the client. */
 import { z } from 'zod';
-import { fileKinds } from '../domain/paths.ts';
+import { fileKinds } from '../domain/storage/paths.ts';
 import { answer, flag, id, integer, request, text, textOrNull, unixMs, wholeNumber } from './common.ts';
 
 export const FILE_PATH = '/storage/volume/{id}/files/{path}';

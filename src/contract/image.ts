@@ -1,6 +1,6 @@
 /** Images of the operator and of the account (docs/interface.md §10, catalog). */
 import { z } from 'zod';
-import { imageStates } from '../domain/catalog.ts';
+import { imageStates } from '../domain/regions/catalog.ts';
 import { answer, decimal, id, label, pagerAnswer, plainText, request, secret, text, unixMs } from './common.ts';
 
 const stateFields = {

@@ -1,8 +1,8 @@
 /** The instance object and the launch (docs/interface.md §2.1 and §4.1), fields in that order. */
 import { z } from 'zod';
-import { chargeModes } from '../domain/catalog.ts';
-import { MAX_UNITS } from '../domain/paid-time.ts';
-import { actions, diagnoses, instanceStatuses, phases } from '../domain/instance-states.ts';
+import { chargeModes } from '../domain/regions/catalog.ts';
+import { MAX_UNITS } from '../domain/money/paid-time.ts';
+import { actions, diagnoses, instanceStatuses, phases } from '../domain/compute/instance-states.ts';
 import {
   answer,
   decimal,

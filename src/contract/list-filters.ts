@@ -1,8 +1,8 @@
 /** Labels of instances and volumes, and the filters of their lists. */
 import { z } from 'zod';
-import { labelKeyPattern, labelLimits, labelValuePattern, refusalOfLabels } from '../domain/resource-labels.ts';
-import { accountSorts, instanceSorts, volumeSorts } from '../domain/list-sorts.ts';
-import { instanceStatuses } from '../domain/instance-states.ts';
+import { labelKeyPattern, labelLimits, labelValuePattern, refusalOfLabels } from '../domain/kernel/resource-labels.ts';
+import { accountSorts, instanceSorts, volumeSorts } from '../domain/kernel/list-sorts.ts';
+import { instanceStatuses } from '../domain/compute/instance-states.ts';
 import { answer, id, pagerRequest, plainText, request, text } from './common.ts';
 
 const MAX_FILTER_CHARACTERS = 128;

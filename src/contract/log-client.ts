@@ -1,7 +1,7 @@
 /** Log part of the client: follows logs across reconnects, and downloads them. */
 import { z } from 'zod';
 import { logLine, LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT } from './log.ts';
-import type { LogSource } from '../domain/log-position.ts';
+import type { LogSource } from '../domain/compute/log-position.ts';
 import { streamRoutes } from './stream-routes.ts';
 import { EVENT_STREAM_TYPE, readStream, type Message } from './server-sent.ts';
 

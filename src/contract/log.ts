@@ -1,6 +1,6 @@
 /** Logs of an instance, by page, as a stream or as a download (docs/reference/logs.md). */
 import { z } from 'zod';
-import { logSources, type LogSource } from '../domain/log-position.ts';
+import { logSources, type LogSource } from '../domain/compute/log-position.ts';
 import { answer, flag, id, integerOrNull, named, text, textOrNull, wholeNumber } from './common.ts';
 
 export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';

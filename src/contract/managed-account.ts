@@ -1,8 +1,8 @@
 /** Administration of accounts. */
 import { z } from 'zod';
-import { accountStates } from '../domain/account-state.ts';
-import { instanceStatuses } from '../domain/instance-states.ts';
-import { roles } from '../domain/roles.ts';
+import { accountStates } from '../domain/access/account-state.ts';
+import { instanceStatuses } from '../domain/compute/instance-states.ts';
+import { roles } from '../domain/access/roles.ts';
 import { accountSort } from './list-filters.ts';
 import { email, firstBalance, username } from './account.ts';
 import {

@@ -2,7 +2,7 @@
  * The OpenAPI 3.1 document, derived from the route table: JSON Schema of zod, components for named
  * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
-import type { LastingEffect } from '../domain/api-key.ts';
+import type { LastingEffect } from '../domain/access/api-key.ts';
 import { QUOTE_HEADER } from './quote.ts';
 import { z } from 'zod';
 import {

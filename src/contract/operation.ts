@@ -1,7 +1,7 @@
 /** Operations: the progress of a change that takes time. The header `X-Operation-Id` names one. */
 import { z } from 'zod';
-import { mountedDiskKinds, sizeLimits } from '../domain/disk.ts';
-import { operationKinds, operationStates, progressUnits, stageNames } from '../domain/operation.ts';
+import { mountedDiskKinds, sizeLimits } from '../domain/storage/disk.ts';
+import { operationKinds, operationStates, progressUnits, stageNames } from '../domain/compute/operation.ts';
 import {
   answer,
   decimal,

@@ -1,6 +1,6 @@
 /** Access to ports of an instance through the gateway, and links that share a port. */
 import { z } from 'zod';
-import { portAccesses } from '../domain/port-access.ts';
+import { portAccesses } from '../domain/access/port-access.ts';
 import { answer, flag, id, integer, request, text, unixMs, volumeName, wholeNumber } from './common.ts';
 
 const SSH_PORT = 22;

@@ -1,6 +1,6 @@
 /** Quotas of accounts and of the installation. */
 import { z } from 'zod';
-import { isQuotaName, MAX_QUOTA, quotaKinds } from '../domain/quota.ts';
+import { isQuotaName, MAX_QUOTA, quotaKinds } from '../domain/access/quota.ts';
 import { answer, id, oneOfText, plainText, request, textOrNull, wholeNumber } from './common.ts';
 
 const MAX_NAMES = 100;

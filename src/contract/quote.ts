@@ -1,6 +1,6 @@
 /** Costs of a launch before it. */
 import { z } from 'zod';
-import { chargeModes } from '../domain/catalog.ts';
+import { chargeModes } from '../domain/regions/catalog.ts';
 import { answer, decimal, integer, oneOfText, text, unixMs } from './common.ts';
 
 export const QUOTE_HEADER = 'X-Berth-Quote';

@@ -1,7 +1,7 @@
 /** Regions for administrators: facts, engine and pools. */
 import { z } from 'zod';
-import { poolNames, sizeLimits } from '../domain/disk.ts';
-import { accessModes } from '../domain/region-settings.ts';
+import { poolNames, sizeLimits } from '../domain/storage/disk.ts';
+import { accessModes } from '../domain/regions/region-settings.ts';
 import { answer, flag, id, integer, label, named, pagerAnswer, request, secret, text, wholeNumber } from './common.ts';
 import {
   affected,

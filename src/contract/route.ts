@@ -1,8 +1,8 @@
 /** Rows of the route table: their types and builders. The table itself is `routes.ts`. */
 import type { z } from 'zod';
-import type { LastingEffect } from '../domain/api-key.ts';
-import type { Role } from '../domain/roles.ts';
-import type { Subject } from '../domain/scopes.ts';
+import type { LastingEffect } from '../domain/access/api-key.ts';
+import type { Role } from '../domain/access/roles.ts';
+import type { Subject } from '../domain/access/scopes.ts';
 import type { ErrorCode } from './common.ts';
 
 /** The role that a caller needs; `account`: any. */
@@ -15,7 +15,7 @@ interface Row<Kind extends string, Caller extends Who> {
   who: Caller;
   /** Changes nothing but the time of the last use. */
   reads: boolean;
-  /** Subject of the scopes that an API key needs (`domain/scopes.ts`). */
+  /** Subject of the scopes that an API key needs (`domain/access/scopes.ts`). */
   subject: Subject;
   /** `plain`: `{message}`. `problem`: RFC 9457 with `message`. */
   errors: 'plain' | 'problem';

@@ -1,6 +1,6 @@
 /** WebSocket part of the client: command streams and terminals (docs/reference/terminal.md). */
 import type { z } from 'zod';
-import type { ProcessSignal } from '../domain/process-signals.ts';
+import type { ProcessSignal } from '../domain/compute/process-signals.ts';
 import {
   channels,
   exitMessage,

@@ -1,6 +1,6 @@
 /** Stop policy of an instance (time, maximum run, idleness) and its observed activity. */
 import { z } from 'zod';
-import { idleStates, ruleNames, signalNames, signalVerdicts } from '../domain/idle.ts';
+import { idleStates, ruleNames, signalNames, signalVerdicts } from '../domain/compute/idle.ts';
 import { answer, decimal, id, integerOrNull, request, text, wholeNumber } from './common.ts';
 
 const YEAR_MINUTES = 366 * 24 * 60;

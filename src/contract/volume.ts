@@ -1,8 +1,8 @@
 /** Storage volumes: docs/interface.md §2.2, §4.3 and §4.4. */
 import { z } from 'zod';
-import { consistencies, snapshotStatuses } from '../domain/snapshot.ts';
-import { sizeLimits, volumeTypes } from '../domain/disk.ts';
-import { volumeSourceKinds, volumeStatuses } from '../domain/volume.ts';
+import { consistencies, snapshotStatuses } from '../domain/storage/snapshot.ts';
+import { sizeLimits, volumeTypes } from '../domain/storage/disk.ts';
+import { volumeSourceKinds, volumeStatuses } from '../domain/storage/volume.ts';
 import {
   answer,
   decimal,

@@ -4,7 +4,7 @@
  * answer becomes `rejected` or `unreachable`, both to retry, never "absent".
  */
 import { z } from 'zod';
-import { EngineFault, type FaultKind, type FaultReason } from '../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../domain/regions/engine-fault.ts';
 
 const httpError = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
 const errorBody = z.union([

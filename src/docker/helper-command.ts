@@ -3,7 +3,7 @@ import { PassThrough, Writable, type Duplex, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { drained } from '../async/abort.ts';
-import { EngineFault } from '../domain/engine-fault.ts';
+import { EngineFault } from '../domain/regions/engine-fault.ts';
 import type { DockerClient } from './docker-client.ts';
 import { faultOf } from './faults.ts';
 import { endInput, makeDemultiplexer } from './streams.ts';

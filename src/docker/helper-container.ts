@@ -7,7 +7,7 @@
  */
 import type Docker from 'dockerode';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SERVE_COMMANDS } from '../domain/serve-commands.ts';
+import { SERVE_COMMANDS } from '../domain/compute/serve-commands.ts';
 import { openHelperCommand, type HelperCommand } from './helper-command.ts';
 import type { DockerClient } from './docker-client.ts';
 import { isContainerGone, isImageGone, isNameTaken, isNotRunning, statusOf } from './faults.ts';

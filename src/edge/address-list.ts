@@ -1,6 +1,6 @@
 /** Addresses of sockets and of `X-Forwarded-For`, and lists of IP addresses and CIDR ranges. */
 import { isIP } from 'node:net';
-import { isInRanges } from '../domain/address-range.ts';
+import { isInRanges } from '../domain/access/address-range.ts';
 
 export type AddressMatcher = (address: string) => boolean;
 

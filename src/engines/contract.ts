@@ -6,24 +6,24 @@
  * - **Idempotent, keyed by our instance id**, also after a lost answer.
  * - **Short and abortable.** A passed deadline means *unknown*, never *failed*.
  * - **Findable**: every created object has our labels (`engines/labels.ts`) and a name made from
- *   the id. Objects without our label are never touched.
- * - **Closed in its faults**: an `EngineFault` (`domain/engine-fault.ts`) says whether to retry.
- *   Anything else thrown is a bug. Every verb may throw `unreachable`.
+ * the id. Objects without our label are never touched. - **Closed in its faults**: an `EngineFault`
+ * (`domain/regions/engine-fault.ts`) says whether to retry. Anything else thrown is a bug. Every
+ * verb may throw `unreachable`.
  *
  * The conformance suite (`test/conformance/engine.ts`) checks every engine.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
-import type { Capacity } from '../domain/catalog.ts';
-import type { Disruption } from '../domain/disruption.ts';
-import type { EgressPolicies } from '../domain/egress.ts';
-import type { HostSize } from '../domain/host-sizes.ts';
-import type { InstanceId, UserId } from '../domain/ids.ts';
-import type { NodePort } from '../domain/instance.ts';
-import type { Space } from '../domain/pool.ts';
-import type { LogSource } from '../domain/log-position.ts';
-import type { engineObjectKinds } from '../domain/orphan.ts';
-import type { progressUnits } from '../domain/operation.ts';
-import type { ProcessSignal } from '../domain/process-signals.ts';
+import type { Capacity } from '../domain/regions/catalog.ts';
+import type { Disruption } from '../domain/compute/disruption.ts';
+import type { EgressPolicies } from '../domain/regions/egress.ts';
+import type { HostSize } from '../domain/regions/host-sizes.ts';
+import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
+import type { NodePort } from '../domain/compute/instance.ts';
+import type { Space } from '../domain/storage/pool.ts';
+import type { LogSource } from '../domain/compute/log-position.ts';
+import type { engineObjectKinds } from '../domain/compute/orphan.ts';
+import type { progressUnits } from '../domain/compute/operation.ts';
+import type { ProcessSignal } from '../domain/compute/process-signals.ts';
 import type { Capabilities } from './capabilities.ts';
 
 export type { Capabilities, Isolation } from './capabilities.ts';

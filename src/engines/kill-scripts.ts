@@ -1,5 +1,5 @@
 /** Scripts that end a command inside an instance, by builtins of a shell. */
-import type { ProcessSignal } from '../domain/process-signals.ts';
+import type { ProcessSignal } from '../domain/compute/process-signals.ts';
 
 /**
  * Stops each process on discovery, so no child appears, and rescans until three rounds find nothing

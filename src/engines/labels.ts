@@ -1,7 +1,7 @@
 /**
  * Labels and names of engine objects: every object of this installation is found by them, no other.
  */
-import { instanceId, isInstanceId, type InstanceId, type UserId } from '../domain/ids.ts';
+import { instanceId, isInstanceId, type InstanceId, type UserId } from '../domain/kernel/ids.ts';
 import type { OwnedObject } from './contract.ts';
 
 export const labels = {

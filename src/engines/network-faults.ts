@@ -1,5 +1,5 @@
 /** Faults of connections and listeners within an instance's network, the same for each engine. */
-import { EngineFault, type FaultKind } from '../domain/engine-fault.ts';
+import { EngineFault, type FaultKind } from '../domain/regions/engine-fault.ts';
 import type { InstanceAddress } from './contract.ts';
 
 export const runEnded = (): EngineFault =>

@@ -1,5 +1,5 @@
 /** Logs inside an instance, read by a command; and what all logs share. */
-import { EngineFault } from '../domain/engine-fault.ts';
+import { EngineFault } from '../domain/regions/engine-fault.ts';
 import { onAbort } from '../async/abort.ts';
 import type { EngineLogSource, LogLine, LogRange, OpenExec } from './contract.ts';
 import { makeLineReader, type LineReader } from './log-lines.ts';

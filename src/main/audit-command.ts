@@ -2,14 +2,14 @@
 import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { errorText } from '../domain/unknown-error.ts';
+import { errorText } from '../domain/kernel/unknown-error.ts';
 import type { Db } from '../store/store.ts';
 
 // Must run before large modules load, as in `berth.ts`.
 enableCompileCache();
 
-const { makeAuditChain } = await import('../control/audit/chain.ts');
-const { verifyAudit } = await import('../control/audit/verify.ts');
+const { makeAuditChain } = await import('../control/access/audit/chain.ts');
+const { verifyAudit } = await import('../control/access/audit/verify.ts');
 const { openToRead } = await import('../store/open-to-read.ts');
 const { auditAfter, auditAnchor, subjectsOfRow } = await import('../store/tables/audit.ts');
 const { auditHeadFile } = await import('./audit-head-file.ts');

@@ -1,7 +1,7 @@
 /** `audit-head` of the data folder: position and hash of the last sealed audit record. */
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { AuditHeadFile } from '../control/audit/audit.ts';
+import type { AuditHeadFile } from '../control/access/audit/audit.ts';
 import { readStored, writeAtomically } from './secret-files.ts';
 
 const shape = z.object({ position: z.number().int().min(0), hash: z.string() });

@@ -1,6 +1,6 @@
 /** The program: reads the environment, starts, prints the addresses, and stops on a signal. */
 import { enableCompileCache } from 'node:module';
-import { errorCode, errorText, reasonText } from '../domain/unknown-error.ts';
+import { errorCode, errorText, reasonText } from '../domain/kernel/unknown-error.ts';
 
 // Must run before large modules load: the second start then reads compiled code from the cache.
 enableCompileCache();

@@ -5,11 +5,11 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { isInRanges } from '../domain/address-range.ts';
-import { engineKinds } from '../domain/catalog.ts';
-import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/account-state.ts';
-import { parseImageRef } from '../domain/image-ref.ts';
-import { orphanPolicies } from '../domain/orphan.ts';
+import { isInRanges } from '../domain/access/address-range.ts';
+import { engineKinds } from '../domain/regions/catalog.ts';
+import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
+import { parseImageRef } from '../domain/regions/image-ref.ts';
+import { orphanPolicies } from '../domain/compute/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
 import { moneyRulesOf, moneySettings } from './money-config.ts';

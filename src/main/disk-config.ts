@@ -1,7 +1,7 @@
 /** Settings of disks: `BERTH_POOL`, the pools of the volume types, and `BERTH_LOST_DISKS`. */
 import { z } from 'zod';
-import type { DiskId } from '../domain/disk.ts';
-import type { PoolRules } from '../domain/pool.ts';
+import type { DiskId } from '../domain/storage/disk.ts';
+import type { PoolRules } from '../domain/storage/pool.ts';
 
 const storageEngines = ['image-file', 'directory'] as const;
 export type StorageEngine = (typeof storageEngines)[number];

@@ -1,7 +1,7 @@
 /** Drivers of a region on the Docker engine of another host, loaded with the first such region. */
-import type { PoolDrivers, RegionDrivers } from '../control/base/regions.ts';
-import type { Log } from '../control/base/logger.ts';
-import type { DockerEngineSettings, PoolSettings } from '../domain/region-settings.ts';
+import type { PoolDrivers, RegionDrivers } from '../control/kernel/regions.ts';
+import type { Log } from '../control/kernel/logger.ts';
+import type { DockerEngineSettings, PoolSettings } from '../domain/regions/region-settings.ts';
 import type { BuildLocalImage } from '../engines/docker/image/images.ts';
 import type { Endpoint } from '../docker/docker-client.ts';
 import type { LinkLocal } from '../engines/docker/network/firewall-rules.ts';

@@ -2,9 +2,9 @@
 import { mkdir, readFile, stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { EngineFault } from '../domain/engine-fault.ts';
-import type { RegionId } from '../domain/ids.ts';
-import type { RegionDrivers } from '../control/base/regions.ts';
+import { EngineFault } from '../domain/regions/engine-fault.ts';
+import type { RegionId } from '../domain/kernel/ids.ts';
+import type { RegionDrivers } from '../control/kernel/regions.ts';
 import type { Endpoint } from '../docker/docker-client.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { BuildLocalImage } from '../engines/docker/image/images.ts';

@@ -3,12 +3,12 @@
  * images. Each is added once, by a key that is stored; then it belongs to the administrators.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
-import { poolForType } from '../control/volumes/disks.ts';
-import type { PoolDrivers } from '../control/base/regions.ts';
-import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
+import { poolForType } from '../control/storage/disks.ts';
+import type { PoolDrivers } from '../control/kernel/regions.ts';
+import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/kernel/ids.ts';
 import { LOCAL_PREFIX } from '../engines/docker/image/images.ts';
-import { BYTES_PER_GB } from '../domain/disk.ts';
-import { volumeTypeOfDisk } from '../domain/pool.ts';
+import { BYTES_PER_GB } from '../domain/storage/disk.ts';
+import { volumeTypeOfDisk } from '../domain/storage/pool.ts';
 import {
   type ChargeMode,
   defaultStoragePrices,
@@ -16,8 +16,8 @@ import {
   type Region,
   fromDollars,
   type Micros,
-} from '../domain/catalog.ts';
-import { defaultOffPeak } from '../domain/off-peak.ts';
+} from '../domain/regions/catalog.ts';
+import { defaultOffPeak } from '../domain/regions/off-peak.ts';
 import {
   regionWithUsage,
   saveFirstOffPeak,

@@ -4,9 +4,9 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { RegionToOpen, SshBackend } from '../control/index.ts';
-import type { Log } from '../control/base/logger.ts';
-import { EngineFault } from '../domain/engine-fault.ts';
-import { errorText } from '../domain/unknown-error.ts';
+import type { Log } from '../control/kernel/logger.ts';
+import { EngineFault } from '../domain/regions/engine-fault.ts';
+import { errorText } from '../domain/kernel/unknown-error.ts';
 import type { Engine } from '../engines/contract.ts';
 
 /** Verbs of an engine that the gateway process calls. */

@@ -2,8 +2,8 @@
 import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { InstanceNetwork } from '../domain/own-variables.ts';
-import { errorText } from '../domain/unknown-error.ts';
+import type { InstanceNetwork } from '../domain/compute/own-variables.ts';
+import { errorText } from '../domain/kernel/unknown-error.ts';
 import type { Config } from './config.ts';
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;

@@ -1,8 +1,8 @@
 /** Drivers of a region that is a Kubernetes cluster, loaded with the first such region. */
-import type { PoolDrivers, RegionDrivers } from '../control/base/regions.ts';
-import type { Log } from '../control/base/logger.ts';
-import type { KubernetesEngineSettings } from '../domain/kubernetes-settings.ts';
-import type { PoolSettings } from '../domain/region-settings.ts';
+import type { PoolDrivers, RegionDrivers } from '../control/kernel/regions.ts';
+import type { Log } from '../control/kernel/logger.ts';
+import type { KubernetesEngineSettings } from '../domain/regions/kubernetes-settings.ts';
+import type { PoolSettings } from '../domain/regions/region-settings.ts';
 import type { ClusterCredentials } from '../kubernetes/cluster-connection.ts';
 
 export interface ClusterRegion {

@@ -1,7 +1,7 @@
 /** Settings of billing. */
 import { z } from 'zod';
-import { HOUR_MS, DAY_MS } from '../domain/durations.ts';
-import type { MoneyRules } from '../domain/money-ladder.ts';
+import { HOUR_MS, DAY_MS } from '../domain/kernel/durations.ts';
+import type { MoneyRules } from '../domain/money/money-ladder.ts';
 
 const whole = (max: number, zero = '') =>
   z.coerce

@@ -1,18 +1,18 @@
 /** Drivers of regions that administrators added, and of a cluster that the settings name. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Log } from '../control/base/logger.ts';
-import type { PoolDrivers, RegionDrivers, Regions } from '../control/base/regions.ts';
-import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/catalog/region-engine.ts';
-import type { Seal } from '../control/base/seal.ts';
+import type { Log } from '../control/kernel/logger.ts';
+import type { PoolDrivers, RegionDrivers, Regions } from '../control/kernel/regions.ts';
+import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/regions/region-engine.ts';
+import type { Seal } from '../control/kernel/seal.ts';
 import { regionSettings } from '../contract/region-admin.ts';
-import { capacityOf } from '../domain/catalog.ts';
+import { capacityOf } from '../domain/regions/catalog.ts';
 import {
   faultOfRegionSettings,
   type PoolSettings,
   type RegionSettings,
   type SimulatedEngineSettings,
-} from '../domain/region-settings.ts';
+} from '../domain/regions/region-settings.ts';
 import type { Engine } from '../engines/contract.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import { prepareRoot } from '../storage/layout.ts';

@@ -5,9 +5,9 @@
 import { withDeadline } from '../async/abort.ts';
 import { retry } from '../async/retry.ts';
 import type { Logger } from 'pino';
-import { isEngineAway } from '../domain/engine-fault.ts';
-import { errorText } from '../domain/unknown-error.ts';
-import type { ImagePulls } from '../control/images/image-pulls.ts';
+import { isEngineAway } from '../domain/regions/engine-fault.ts';
+import { errorText } from '../domain/kernel/unknown-error.ts';
+import type { ImagePulls } from '../control/regions/images/image-pulls.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
 

@@ -5,9 +5,9 @@
 import { mkdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { PoolDrivers } from '../control/base/regions.ts';
-import { diskKey, poolNames, type DiskId, type PoolName } from '../domain/disk.ts';
-import { settingOf } from '../domain/pool.ts';
+import type { PoolDrivers } from '../control/kernel/regions.ts';
+import { diskKey, poolNames, type DiskId, type PoolName } from '../domain/storage/disk.ts';
+import { settingOf } from '../domain/storage/pool.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { InternalAccess } from '../control/access/access.ts';
-import { errorCode } from '../domain/unknown-error.ts';
+import { errorCode } from '../domain/kernel/unknown-error.ts';
 
 const MIN_PASSWORD_LENGTH = 8;
 /** Dollars of the first account, until the ledger exists. */

@@ -4,9 +4,9 @@
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import type { Log } from '../control/base/logger.ts';
-import { makeNotebookTokens, sealNotebookTokens } from '../control/base/notebook-tokens.ts';
-import { makeSeal } from '../control/base/seal.ts';
+import type { Log } from '../control/kernel/logger.ts';
+import { makeNotebookTokens, sealNotebookTokens } from '../control/access/routing/notebook-tokens.ts';
+import { makeSeal } from '../control/kernel/seal.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
 import { readStored, writeAtomically } from './secret-files.ts';

@@ -1,5 +1,5 @@
 /** Settings of a login provider of OpenID Connect. */
-import { roles, type Role } from '../domain/roles.ts';
+import { roles, type Role } from '../domain/access/roles.ts';
 
 interface SignOnSettings {
   BERTH_OIDC_ISSUER?: string | undefined;

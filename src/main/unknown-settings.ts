@@ -1,4 +1,4 @@
-import { nearestName } from '../domain/nearest-name.ts';
+import { nearestName } from '../domain/kernel/nearest-name.ts';
 
 /** Variables that the server does not read, by the file that reads or sets them. */
 export const foreignVariables: Readonly<Record<string, string>> = {
@@ -8,11 +8,11 @@ export const foreignVariables: Readonly<Record<string, string>> = {
   BERTH_TOTALS_FILE: 'scripts/totals-reporter.ts',
   BERTH_SEED: 'test/docker/e2e/kill.test.ts',
   // A server may run inside an instance.
-  BERTH_INSTANCE_ID: 'src/domain/own-variables.ts',
-  BERTH_BASE_URL: 'src/domain/own-variables.ts',
+  BERTH_INSTANCE_ID: 'src/domain/compute/own-variables.ts',
+  BERTH_BASE_URL: 'src/domain/compute/own-variables.ts',
   BERTH_NAME: 'images/start.sh',
-  BERTH_TERMINAL: 'src/control/inside/terminals/terminal-shell.ts',
-  BERTH_TERMINAL_HOLDER: 'src/control/inside/terminals/terminal-shell.ts',
+  BERTH_TERMINAL: 'src/control/compute/inside/terminals/terminal-shell.ts',
+  BERTH_TERMINAL_HOLDER: 'src/control/compute/inside/terminals/terminal-shell.ts',
 };
 
 /** A line for each `BERTH_*` variable that is neither a setting nor foreign. */

@@ -4,13 +4,13 @@
  * Drivers for disks, which outlive containers. A disk has a kind and an id, and belongs to a
  * *pool*: a path of the host, or a class of a cluster. Every verb is idempotent, also after an
  * interruption. A disk reported present is complete. The caller runs one verb per disk at a time
- * (`control/volumes/disks.ts`). Nothing foreign or in use by a container is deleted. A mistake
+ * (`control/storage/disks.ts`). Nothing foreign or in use by a container is deleted. A mistake
  * of the caller and a full host reject with `StorageFault`, faults of the host with any other error
  * (`test/conformance/storage.ts`).
  */
-import type { Consistency } from '../domain/snapshot.ts';
-import type { DiskId, DiskEntry, SizeLimit } from '../domain/disk.ts';
-import type { Space } from '../domain/pool.ts';
+import type { Consistency } from '../domain/storage/snapshot.ts';
+import type { DiskId, DiskEntry, SizeLimit } from '../domain/storage/disk.ts';
+import type { Space } from '../domain/storage/pool.ts';
 import type { DiskFiles } from './files.ts';
 
 /**

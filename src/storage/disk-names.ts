@@ -1,6 +1,6 @@
 /** Names and labels of objects of an engine or a cluster that are disks, or serve them. */
 import { createHash } from 'node:crypto';
-import { diskKinds, isDiskId, type DiskId } from '../domain/disk.ts';
+import { diskKinds, isDiskId, type DiskId } from '../domain/storage/disk.ts';
 import { requireDiskId } from './layout.ts';
 
 export const diskLabels = {

@@ -1,5 +1,5 @@
-import type { DiskEntry } from '../domain/disk.ts';
-import { largestEntries, takeLargest } from '../domain/disk-usage.ts';
+import type { DiskEntry } from '../domain/storage/disk.ts';
+import { largestEntries, takeLargest } from '../domain/storage/disk-usage.ts';
 
 /** Block size of `du -k` in bytes. */
 export const DU_BLOCK = 1024;

@@ -18,9 +18,9 @@ import {
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
-import { diskKinds, isDiskId, isIdPart, type DiskId } from '../domain/disk.ts';
-import { reservedBytes, type ReserveShare, type Space } from '../domain/pool.ts';
-import { errorCode, errorText } from '../domain/unknown-error.ts';
+import { diskKinds, isDiskId, isIdPart, type DiskId } from '../domain/storage/disk.ts';
+import { reservedBytes, type ReserveShare, type Space } from '../domain/storage/pool.ts';
+import { errorCode, errorText } from '../domain/kernel/unknown-error.ts';
 import { StorageFault, type DiskObservation } from './contract.ts';
 
 export const run = promisify(execFile);

@@ -2,7 +2,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { lstat } from 'node:fs/promises';
 import { onAbort } from '../async/abort.ts';
-import type { DiskEntry } from '../domain/disk.ts';
+import type { DiskEntry } from '../domain/storage/disk.ts';
 import { DU_BLOCK, largestOf } from './largest-entries.ts';
 import { outOfSpace, run, waitForExit } from './layout.ts';
 

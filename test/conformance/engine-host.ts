@@ -1,6 +1,6 @@
 /** Host of an engine: probe, usage, watch, and a restarted server. */
 import { describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import type { Capabilities, Isolation } from '../../src/engines/contract.ts';
 import {
   deadline,

@@ -7,7 +7,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { ExecRequest, OpenExec } from '../../src/engines/contract.ts';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import { atLevel } from '../fixtures/level.ts';
 import { control, deadline, expectFault, newInstanceId, skipWithout, type Subject } from './subject.ts';
 

@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Engine, EngineSpec, RegistryCredentials } from '../../src/engines/contract.ts';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 
 /** Features that an engine may lack. */
 export type Need =

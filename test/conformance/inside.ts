@@ -2,7 +2,7 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import { control, deadline, expectFault, expectPresent, newInstanceId, skipWithout, type Subject } from './subject.ts';
 
 const mebibyte = 1024 * 1024;

@@ -5,7 +5,7 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, type TestContext } from 'vitest';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import type { EngineSpec, InsideSocket, InstanceNetwork } from '../../src/engines/contract.ts';
 import {
   deadline,

@@ -1,7 +1,7 @@
 /** Logs: read by range, and followed. */
 import { describe, expect, it } from 'vitest';
 import type { LogLine, LogRange, EngineLogSource } from '../../src/engines/contract.ts';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import {
   control,
   deadline,

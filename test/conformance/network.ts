@@ -5,7 +5,7 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import {
   deadline,
   echoPort,

@@ -4,7 +4,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test, type TestContext } from 'vitest';
-import { BYTES_PER_GB, diskKey, type DiskId } from '../../src/domain/disk.ts';
+import { BYTES_PER_GB, diskKey, type DiskId } from '../../src/domain/storage/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { DiskFiles, Upload } from '../../src/storage/files.ts';
 

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { expect, type TestContext } from 'vitest';
-import { EngineFault, type FaultKind } from '../../src/domain/engine-fault.ts';
-import { instanceIdOf, userId, type InstanceId, type UserId } from '../../src/domain/ids.ts';
+import { EngineFault, type FaultKind } from '../../src/domain/regions/engine-fault.ts';
+import { instanceIdOf, userId, type InstanceId, type UserId } from '../../src/domain/kernel/ids.ts';
 import type { ControlFile, EngineSpec, ExecResult, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { machineTime, type Fixture, type FixtureTime, type Need } from './fixture.ts';
 

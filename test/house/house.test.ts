@@ -6,7 +6,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { sharedBaseNames, staleLayers } from './base-names.ts';
 import {
   arrowsHold,
   atMost500Lines,
@@ -21,6 +20,7 @@ import {
   sqlOnlyInStore,
   staysInRepository,
   storedJsonHasASchema,
+  subjectsUsePorts,
   typesAreWhole,
   type Rule,
 } from './rules.ts';
@@ -78,12 +78,26 @@ const rules: Record<string, HouseRule> = {
       { path: 'src/edge/a.ts', text: "import { a } from '../contract/deep/a.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../simulated/a.ts';" },
       { path: 'src/edge/http/a.ts', text: "import type { Log } from '../../control/base/logger.ts';" },
-      { path: 'src/edge/a.ts', text: "export { makeControl } from '../control/wiring.ts';" },
+      { path: 'src/edge/a.ts', text: "export { makeRegions } from '../control/kernel/regions.ts';" },
     ],
     good: [
       { path: 'src/control/base/a.ts', text: "import { a } from '../../engines/contract.ts';" },
-      { path: 'src/main/a.ts', text: "import { makeControl } from '../control/wiring.ts';" },
+      { path: 'src/main/a.ts', text: "import { makeControl } from './control.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../labels.ts'; import { b } from './deep/b.ts';" },
+    ],
+  },
+  'subjects of control import each other by ports, and from above only': {
+    rule: subjectsUsePorts,
+    bad: [
+      { path: 'src/control/money/a.ts', text: "import { a } from '../kernel/time.ts';" },
+      { path: 'src/control/money/a.ts', text: "import type { A } from '../compute/ports.ts';" },
+      { path: 'src/control/kernel/a.ts', text: "export { a } from '../access/ports.ts';" },
+      { path: 'src/control/storage/a.ts', text: "import type { Control } from '../index.ts';" },
+      { path: 'src/control/cellar/a.ts', text: 'export const a = 1;' },
+    ],
+    good: [
+      { path: 'src/control/money/deep/a.ts', text: "import { a } from '../../kernel/ports.ts'; import '../b.ts';" },
+      { path: 'src/control/index.ts', text: "import type { A } from './compute/wire.ts';" },
     ],
   },
   'no file has more than 500 lines': {
@@ -183,7 +197,7 @@ const rules: Record<string, HouseRule> = {
     ].map((text) => ({ path: 'src/control/base/a.ts', text })),
     good: [
       { path: 'src/control/a.ts', text: 'time.now(); time.after(5, a); const b = { setTimeout: 1 };' },
-      { path: 'src/control/base/time.ts', text: 'setTimeout(a, 1);' },
+      { path: 'src/control/kernel/time.ts', text: 'setTimeout(a, 1);' },
       { path: 'src/edge/a.ts', text: 'Date.now();' },
     ],
   },
@@ -358,38 +372,6 @@ describe('prose of documents fits 100 columns', () => {
   });
 });
 
-describe('two files of src share a base name only for the same thing on two layers', () => {
-  const layers = { volume: ['contract', 'domain'] };
-
-  const bad = [
-    ['src/edge/gateway/idle.ts', 'src/domain/idle.ts'],
-    ['src/contract/volume.ts', 'src/domain/volume.ts', 'src/edge/volume.ts'],
-    ['src/engines/docker/child.mjs', 'src/main/child.ts'],
-  ];
-  test.each(bad)('catches %s and %s', (...files) => {
-    expect(sharedBaseNames(files, layers)).toHaveLength(1);
-  });
-
-  const good = [
-    ['src/contract/volume.ts', 'src/domain/volume.ts'],
-    ['src/control/index.ts', 'src/edge/index.ts'],
-    ['src/domain/idle.ts', 'test/unit/domain/idle.ts', 'src/edge/gateway/idle-timeouts.ts'],
-  ];
-  test.each(good)('lets pass %s and %s', (...files) => {
-    expect(sharedBaseNames(files, layers)).toEqual([]);
-  });
-
-  test('catches a layer in the list without the file', () => {
-    expect(staleLayers(['src/contract/volume.ts'], layers)).toHaveLength(1);
-    expect(staleLayers(['src/contract/volume.ts', 'src/domain/volume.ts'], layers)).toEqual([]);
-  });
-
-  test('in every file', () => {
-    expect(sharedBaseNames(allFiles)).toEqual([]);
-    expect(staleLayers(allFiles)).toEqual([]);
-  });
-});
-
 test('covers every module', () => {
   const modules = new Set(sources.map((file) => /^src\/(\w+)\//.exec(file.path)?.[1]));
   expect([...modules]).toEqual(
@@ -463,7 +445,7 @@ describe('every document that a file cites, and every relative path, lies in the
   const good = [
     { path: 'src/domain/a.ts', text: `/** The rule of ${rules} §2. */` },
     { path: 'docs/security.md', text: `[rules](${rules.slice(5)}), [start](../${start})` },
-    { path: 'docs/security.md', text: 'see `src/domain/plan.ts`, `src/domain/` and `src/<name>/a.ts`' },
+    { path: 'docs/security.md', text: 'see `src/domain/compute/plan.ts`, `src/domain/` and `src/<name>/a.ts`' },
     { path: 'README.md', text: `[rules](${rules}#4-endpoints) and https://example.org/${notes}` },
     { path: 'test/a.ts', text: `const at = new URL('../${rules}', import.meta.url);` },
     { path: 'test/a.ts', text: `const traversal = '${away}/etc/passwd';` },

@@ -87,7 +87,7 @@ const arrows: Record<string, readonly string[]> = {
 };
 
 /** Folders of a module that other modules may import from, too. */
-const publicFolders = ['src/store/tables', 'src/store/db'];
+const publicFolders = ['src/store/tables', 'src/store/db', 'src/domain'];
 
 /** Modules with one entry file, the only one others may import. */
 const entryFiles: Record<string, string> = { control: 'src/control/index.ts' };
@@ -127,6 +127,26 @@ function siblingDriver(given: { file: SourceFile; target: string; from: string; 
   if (mineDeeper.length === 0 || theirsDeeper.length === 0 || mine === theirs) return [];
   return [`${given.line}: ${mine} may not import ${theirs} (${given.from})`];
 }
+
+/** Subjects of control; each may import those before it, by their `ports.ts`. */
+const subjects = ['kernel', 'access', 'delivery', 'money', 'storage', 'regions', 'compute'];
+
+/** Another subject of control is imported by its `ports.ts`, and from above only. */
+export const subjectsUsePorts: Rule = (file) => {
+  const [, mine] = /^src\/control\/([^/]+)\//.exec(file.path) ?? [];
+  if (mine === undefined) return [];
+  if (!subjects.includes(mine)) return [`1: ${mine} is not a subject of control: docs/architecture.md names them`];
+  return file.imports.flatMap(({ from, line }) => {
+    const target = path.posix.join(path.posix.dirname(file.path), from);
+    if (!from.startsWith('.') || !target.startsWith('src/control/')) return [];
+    const [, , other = ''] = target.split('/');
+    if (other === mine) return [];
+    if (subjects.indexOf(other) > subjects.indexOf(mine) || !subjects.includes(other))
+      return [`${line}: ${mine} may not import ${other} (${from}): name the need in a parameter`];
+    const ports = `src/control/${other}/ports.ts`;
+    return target === ports ? [] : [`${line}: ${from} is inside of ${other}; import ${ports}`];
+  });
+};
 
 export const atMost500Lines: Rule = (file) => {
   const lines = file.text.trimEnd().split('\n').length;
@@ -177,7 +197,7 @@ const jsonParsers = new Set([
   // The function that takes a schema and names the column in errors.
   'src/store/db/columns.ts',
   // Text of a container, returned as `unknown` and validated by its caller.
-  'src/control/auto-stop/notebook.ts',
+  'src/control/compute/auto-stop/notebook.ts',
 ]);
 
 /** Stored JSON is read by a schema: `parseJson` and `store/tables/json-schemas.ts`. */
@@ -247,7 +267,7 @@ const timers = new Set(['setTimeout', 'setInterval', 'setImmediate']);
 
 /** The simulation gives control its own time; code past `time.ts` would not follow it. */
 export const controlTakesItsTime: Rule = (file) => {
-  if (moduleOf(file.path) !== 'control' || file.path === 'src/control/base/time.ts') return [];
+  if (moduleOf(file.path) !== 'control' || file.path === 'src/control/kernel/time.ts') return [];
   const wrong = file.imports
     .filter(({ from }) => /^(node:)?timers(\/promises)?$/.test(from))
     .map(({ from, line }) => `${line}: imports ${from}`);
@@ -262,7 +282,7 @@ export const controlTakesItsTime: Rule = (file) => {
 
 /** Reads of the system date: each is stored, shown, or compared with a date of another program. */
 const systemDateIn = new Set([
-  'src/control/base/time.ts',
+  'src/control/kernel/time.ts',
   'src/edge/at-time.ts',
   'src/edge/link/follow-control.ts',
   'src/edge/ssh/front.ts',

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { buffer, text } from 'node:stream/consumers';
 import { expect, onTestFinished } from 'vitest';
-import type { DiskId } from '../../src/domain/disk.ts';
+import type { DiskId } from '../../src/domain/storage/disk.ts';
 import type { Pod } from '../../src/kubernetes/api-objects.ts';
 import { resources } from '../../src/kubernetes/api-resources.ts';
 import type { Cluster } from '../../src/kubernetes/cluster.ts';

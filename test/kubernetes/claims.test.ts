@@ -1,6 +1,6 @@
 /** Disks as claims of a real Kubernetes, whose driver grows volumes online and has snapshots. */
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import type { DiskId } from '../../src/domain/disk.ts';
+import type { DiskId } from '../../src/domain/storage/disk.ts';
 import { resources } from '../../src/kubernetes/api-resources.ts';
 import { openCluster, type Cluster } from '../../src/kubernetes/cluster.ts';
 import { claimManifest, snapshotManifest } from '../../src/storage/claims/claim-manifests.ts';

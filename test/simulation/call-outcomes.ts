@@ -1,6 +1,6 @@
 /** Faults of a simulated world, drawn from a seed or chosen by a test. */
-import type { FaultKind } from '../../src/domain/engine-fault.ts';
-import { faultKinds } from '../../src/domain/engine-fault.ts';
+import type { FaultKind } from '../../src/domain/regions/engine-fault.ts';
+import { faultKinds } from '../../src/domain/regions/engine-fault.ts';
 import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { Schedule } from './schedule.ts';
 

@@ -3,7 +3,7 @@
  * tables.
  */
 import { DatabaseSync } from 'node:sqlite';
-import { transitions, type InstanceStatus } from '../../src/domain/instance-states.ts';
+import { transitions, type InstanceStatus } from '../../src/domain/compute/instance-states.ts';
 import { instanceFromRow, type InstanceRow } from '../../src/store/tables/instances.ts';
 import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
 import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';

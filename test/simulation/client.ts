@@ -1,5 +1,5 @@
 import type { Caller, Control, Idempotency } from '../../src/control/index.ts';
-import { Refusal } from '../../src/domain/refusal.ts';
+import { Refusal } from '../../src/domain/kernel/refusal.ts';
 import type { World } from './world.ts';
 
 export interface Request {

@@ -1,8 +1,8 @@
 /** Unfinished work of a world, and violations after faults stop; empty when converged. */
-import { diskKey } from '../../src/domain/disk.ts';
-import { diskIdsOf } from '../../src/domain/disk-usage.ts';
-import { stopDueAtMs } from '../../src/domain/stop-policy.ts';
-import { isLasting } from '../../src/domain/instance-states.ts';
+import { diskKey } from '../../src/domain/storage/disk.ts';
+import { diskIdsOf } from '../../src/domain/storage/disk-usage.ts';
+import { stopDueAtMs } from '../../src/domain/compute/stop-policy.ts';
+import { isLasting } from '../../src/domain/compute/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/observation-verbs.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';

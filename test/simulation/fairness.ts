@@ -2,9 +2,9 @@
  * Compares two states of a database: nobody overtakes the capacity queue, lists report every
  * change, and each automatic stop has a cause.
  */
-import { capacityOfSpec, type Capacity } from '../../src/domain/catalog.ts';
-import { isHourly } from '../../src/domain/meter.ts';
-import { fits, RESERVATION_MS } from '../../src/domain/placement.ts';
+import { capacityOfSpec, type Capacity } from '../../src/domain/regions/catalog.ts';
+import { isHourly } from '../../src/domain/money/meter.ts';
+import { fits, RESERVATION_MS } from '../../src/domain/regions/placement.ts';
 import type { StoredInstance, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;

@@ -1,5 +1,5 @@
 import type { Caller } from '../../src/control/index.ts';
-import type { Action, InstanceStatus } from '../../src/domain/instance-states.ts';
+import type { Action, InstanceStatus } from '../../src/domain/compute/instance-states.ts';
 import { sendRequest, type Request } from './client.ts';
 import { instanceAction, createSshKey, launch, serialOf } from './requests.ts';
 import { unfinished } from './convergence.ts';

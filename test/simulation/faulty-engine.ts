@@ -2,8 +2,8 @@
  * Engine from the view of one server run: over a connection that delays, loses, doubles and
  * falsifies calls. A call sent before a kill may arrive afterwards.
  */
-import { EngineFault } from '../../src/domain/engine-fault.ts';
-import { instanceIdOf } from '../../src/domain/ids.ts';
+import { EngineFault } from '../../src/domain/regions/engine-fault.ts';
+import { instanceIdOf } from '../../src/domain/kernel/ids.ts';
 import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { ServerRun } from './server-run.ts';

@@ -2,7 +2,7 @@
  * Storage from the view of one server run: slow and unreliable. Calls must follow from committed
  * rows.
  */
-import type { DiskId } from '../../src/domain/disk.ts';
+import type { DiskId } from '../../src/domain/storage/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { StorageCall } from './call-outcomes.ts';
 import type { ServerRun } from './server-run.ts';

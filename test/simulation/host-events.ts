@@ -1,5 +1,5 @@
 /** Random events on the simulated host. */
-import type { InstanceId } from '../../src/domain/ids.ts';
+import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import { createOrphan } from './orphan-requests.ts';
 import { losses, type SimulatedRegion } from './simulated-region.ts';
 import type { World } from './world.ts';

@@ -1,6 +1,6 @@
 import type { Caller } from '../../src/control/index.ts';
-import { idlePolicy } from '../../src/domain/idle.ts';
-import type { UpdateInput } from '../../src/control/instances/instances.ts';
+import { idlePolicy } from '../../src/domain/compute/idle.ts';
+import type { UpdateInput } from '../../src/control/compute/instances/instances.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';
 

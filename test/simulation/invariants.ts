@@ -3,13 +3,19 @@
  * simulation checks them after each step; tests on real time use them too.
  */
 import { instance as instanceSchema } from '../../src/contract/instance.ts';
-import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/catalog.ts';
-import { heldPortCount } from '../../src/domain/instance-change.ts';
-import type { Instance } from '../../src/domain/instance.ts';
-import { addUsage, usageDifference, usageOfInstance, usageOfSnapshot, usageOfVolume } from '../../src/domain/quota.ts';
-import { publicInstance } from '../../src/domain/public-instance.ts';
-import { publicSnapshot } from '../../src/domain/snapshot.ts';
-import { publicVolume } from '../../src/domain/volume.ts';
+import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/regions/catalog.ts';
+import { heldPortCount } from '../../src/domain/compute/instance-change.ts';
+import type { Instance } from '../../src/domain/compute/instance.ts';
+import {
+  addUsage,
+  usageDifference,
+  usageOfInstance,
+  usageOfSnapshot,
+  usageOfVolume,
+} from '../../src/domain/access/quota.ts';
+import { publicInstance } from '../../src/domain/compute/public-instance.ts';
+import { publicSnapshot } from '../../src/domain/storage/snapshot.ts';
+import { publicVolume } from '../../src/domain/storage/volume.ts';
 import type { OwnedObject } from '../../src/engines/contract.ts';
 import { DISK_OVERCOMMIT } from '../fixtures/control-deps.ts';
 import type { InstanceRow } from '../../src/store/tables/instances.ts';

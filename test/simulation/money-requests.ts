@@ -1,8 +1,14 @@
 /** Requests about money: credits, prices, windows, budgets, and how a launch is charged. */
 import type { Caller, Control } from '../../src/control/index.ts';
-import type { LaunchInput } from '../../src/control/instances/instances.ts';
-import { chargeModes, defaultStoragePrices, mapPrices, mapStoragePrices, toDollars } from '../../src/domain/catalog.ts';
-import { weekdays } from '../../src/domain/off-peak.ts';
+import type { LaunchInput } from '../../src/control/compute/instances/instances.ts';
+import {
+  chargeModes,
+  defaultStoragePrices,
+  mapPrices,
+  mapStoragePrices,
+  toDollars,
+} from '../../src/domain/regions/catalog.ts';
+import { weekdays } from '../../src/domain/regions/off-peak.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { MINUTE, wallOf, zones } from '../oracle/zones.ts';
 import { sendRequest, type Request } from './client.ts';

@@ -1,5 +1,5 @@
 /** Half of the seeds sell all charge modes, at changing prices and to accounts whose money ends. */
-import type { MoneyRules } from '../../src/domain/money-ladder.ts';
+import type { MoneyRules } from '../../src/domain/money/money-ladder.ts';
 import { makeRandom } from '../fixtures/seeded-random.ts';
 
 export interface MoneySettings {

@@ -1,6 +1,6 @@
 import type { Caller } from '../../src/control/index.ts';
-import { EngineFault } from '../../src/domain/engine-fault.ts';
-import { instanceIdOf, userId } from '../../src/domain/ids.ts';
+import { EngineFault } from '../../src/domain/regions/engine-fault.ts';
+import { instanceIdOf, userId } from '../../src/domain/kernel/ids.ts';
 import { sendRequest, type Request } from './client.ts';
 import { callers, images, typesOf } from './template.ts';
 import type { World } from './world.ts';

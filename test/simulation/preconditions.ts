@@ -2,11 +2,11 @@
  * Preconditions of the calls of a region's engine and storage: the object is in that region, a row
  * exists for each created object, and nothing desired is removed.
  */
-import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
+import { instanceId, type InstanceId } from '../../src/domain/kernel/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
 import type { EngineSpec, OwnedObject } from '../../src/engines/contract.ts';
-import { diskKey, type DiskId } from '../../src/domain/disk.ts';
-import { diskIdsOf } from '../../src/domain/disk-usage.ts';
+import { diskKey, type DiskId } from '../../src/domain/storage/disk.ts';
+import { diskIdsOf } from '../../src/domain/storage/disk-usage.ts';
 import type { Checker } from './checker.ts';
 import type { SimulatedRegion, SimulatedRegionOptions } from './simulated-region.ts';
 

@@ -1,6 +1,6 @@
 import type { Caller, Control } from '../../src/control/index.ts';
-import type { LaunchInput, UpdateInput } from '../../src/control/instances/instances.ts';
-import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
+import type { LaunchInput, UpdateInput } from '../../src/control/compute/instances/instances.ts';
+import { refusalOfAction, type Action } from '../../src/domain/compute/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, change, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
 import { drawCharge, drawMoneyRequest, type ChargeChoice } from './money-requests.ts';

@@ -3,7 +3,7 @@
  * everything.
  */
 import { createHash } from 'node:crypto';
-import type { Limits } from '../../src/domain/instance-states.ts';
+import type { Limits } from '../../src/domain/compute/instance-states.ts';
 import type { Case } from './cases.ts';
 import { sendRequest } from './client.ts';
 import { runWithoutFaults, type Until } from './fault-free-run.ts';

@@ -1,5 +1,5 @@
 import type { Caller } from '../../src/control/index.ts';
-import type { Action } from '../../src/domain/instance-states.ts';
+import type { Action } from '../../src/domain/compute/instance-states.ts';
 import { sendRequest, type Request } from './client.ts';
 import { drawHostEvent, loseRegion } from './host-events.ts';
 import { drawRegionRequest } from './region-requests.ts';

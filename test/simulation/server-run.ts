@@ -2,10 +2,10 @@
  * A run of the simulated server: real control and store, with all I/O intercepted. A kill leaves
  * pending calls unanswered and drops new ones; the next run has the same disk, engine and storage.
  */
-import { makeControl, type RunningControl } from '../../src/control/wiring.ts';
-import { makeRegions, type RegionDrivers, type Regions } from '../../src/control/base/regions.ts';
-import type { Time } from '../../src/control/base/time.ts';
-import type { Limits } from '../../src/domain/instance-states.ts';
+import { makeControl, type RunningControl } from '../../src/main/control.ts';
+import { makeRegions, type RegionDrivers, type Regions } from '../../src/control/kernel/regions.ts';
+import type { Time } from '../../src/control/kernel/time.ts';
+import type { Limits } from '../../src/domain/compute/instance-states.ts';
 import { migrations } from '../../src/store/open.ts';
 import type { StoreScheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';

@@ -2,7 +2,7 @@
  * A region of a world: an engine and a storage that outlive the server. Both may be lost for a
  * while, with their answers under way.
  */
-import type { Region } from '../../src/domain/catalog.ts';
+import type { Region } from '../../src/domain/regions/catalog.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Checker } from './checker.ts';

@@ -1,5 +1,5 @@
 import type { Caller } from '../../src/control/index.ts';
-import type { CopyRequest } from '../../src/control/volumes/new-volume.ts';
+import type { CopyRequest } from '../../src/control/storage/new-volume.ts';
 import { sendRequest, type Request } from './client.ts';
 import type { KnownDisk } from './model.ts';
 import type { World } from './world.ts';

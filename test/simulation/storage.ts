@@ -1,5 +1,5 @@
 /** A storage in memory that follows the contract and outlives the simulated server. */
-import { diskKinds, type DiskId, type DiskEntry } from '../../src/domain/disk.ts';
+import { diskKinds, type DiskId, type DiskEntry } from '../../src/domain/storage/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 
 export interface MemoryStorage extends Storage {

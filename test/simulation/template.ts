@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Caller } from '../../src/control/index.ts';
-import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
+import { imageId, instanceTypeId, regionId } from '../../src/domain/kernel/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
 import { saveFirstOffPeak, saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
@@ -20,9 +20,9 @@ import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { plainEntry, writeEntries } from '../../src/store/tables/ledger.ts';
 import { aRegion } from '../fixtures/region.ts';
-import { defaultStoragePrices, fromDollars, type InstanceType, type Region } from '../../src/domain/catalog.ts';
-import { weekdays, type OffPeak } from '../../src/domain/off-peak.ts';
-import type { RegionSettings } from '../../src/domain/region-settings.ts';
+import { defaultStoragePrices, fromDollars, type InstanceType, type Region } from '../../src/domain/regions/catalog.ts';
+import { weekdays, type OffPeak } from '../../src/domain/regions/off-peak.ts';
+import type { RegionSettings } from '../../src/domain/regions/region-settings.ts';
 import type { Db } from '../../src/store/store.ts';
 
 const uuid = (kind: number, number: number): string =>

@@ -5,9 +5,9 @@
  */
 import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
-import type { Limits } from '../../src/domain/instance-states.ts';
-import { DEFAULT_SPOT_GRACE_MS } from '../../src/domain/spot.ts';
-import type { OrphanPolicy } from '../../src/domain/orphan.ts';
+import type { Limits } from '../../src/domain/compute/instance-states.ts';
+import { DEFAULT_SPOT_GRACE_MS } from '../../src/domain/compute/spot.ts';
+import type { OrphanPolicy } from '../../src/domain/compute/orphan.ts';
 import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
 import {

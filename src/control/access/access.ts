@@ -11,14 +11,12 @@
  * Every revocation changes a row under the account's lock. This process drops cached credentials
  * with the commit; other processes on the same database within a second.
  */
-import { DAY_MS } from '../../domain/durations.ts';
-import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../../domain/account-state.ts';
+import { DAY_MS } from '../../domain/kernel/durations.ts';
+import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../../domain/access/account-state.ts';
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredPasswordLinks } from '../../store/tables/password-links.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
-import type { Log } from '../base/logger.ts';
-import type { Seal } from '../base/seal.ts';
 import { makeAccountAdministration, type AccountAdministration } from './account-admin.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
@@ -32,6 +30,7 @@ import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
 import { makeTokens } from './tokens.ts';
 import type { Access } from './types.ts';
+import type { Log, Seal } from '../kernel/ports.ts';
 
 export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'passwordUrl'> {
   /** `iss` and `aud` of tokens: an installation rejects tokens of another. */

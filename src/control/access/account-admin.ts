@@ -2,10 +2,10 @@
  * Administration of accounts. Each write locks the administrators and the account it changes, so
  * that of two requests at once neither removes the last administrator nor acts without the role.
  */
-import { accountStateOf, type AccountState } from '../../domain/account-state.ts';
-import { toDollars } from '../../domain/catalog.ts';
-import { accountNotFound, Refusal } from '../../domain/refusal.ts';
-import { ADMIN_ROLE, hasRole, highestRole, type Role } from '../../domain/roles.ts';
+import { accountStateOf, type AccountState } from '../../domain/access/account-state.ts';
+import { toDollars } from '../../domain/regions/catalog.ts';
+import { accountNotFound, Refusal } from '../../domain/kernel/refusal.ts';
+import { ADMIN_ROLE, hasRole, highestRole, type Role } from '../../domain/access/roles.ts';
 import {
   accountById,
   accountByLogin,
@@ -25,10 +25,9 @@ import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { deletePasswordLinksOf } from '../../store/tables/password-links.ts';
 import { revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
-import type { Caller, Idempotency, Mutation, Pager } from '../base/caller.ts';
-import type { WriteDeps } from '../base/idempotent.ts';
 import { notLoggedIn, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
+import type { Caller, Idempotency, Mutation, Pager, WriteDeps } from '../kernel/ports.ts';
 
 export interface AccountInfo {
   accountId: string;

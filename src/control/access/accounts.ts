@@ -1,7 +1,7 @@
-import { fromDollars, toDollars } from '../../domain/catalog.ts';
-import { grantedMicros, spendableCash } from '../../domain/purse.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
+import { fromDollars, toDollars } from '../../domain/regions/catalog.ts';
+import { grantedMicros, spendableCash } from '../../domain/money/purse.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import { ADMIN_ROLE, USER_ROLE } from '../../domain/access/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { plainEntry, purseOf, writeEntries } from '../../store/tables/ledger.ts';
@@ -11,7 +11,7 @@ import { notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts'
 import type { Passwords } from './passwords.ts';
 import { uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
-import type { Caller, Idempotency } from '../base/caller.ts';
+import type { Caller, Idempotency } from '../kernel/ports.ts';
 
 const ADMIN_NAME = 'admin';
 

@@ -1,6 +1,6 @@
 /** Authenticates tokens and API keys, with a cache for each. */
-import { MINUTE_MS } from '../../domain/durations.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { MINUTE_MS } from '../../domain/kernel/durations.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey, setLastUse } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
@@ -9,11 +9,8 @@ import type { Db, Store } from '../../store/store.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { sha256Hex, type RandomBytes } from './random.ts';
 import type { Tokens } from './tokens.ts';
-import type { KeyLimits } from '../../domain/api-key.ts';
-import type { Log } from '../base/logger.ts';
-import type { Caller, Credential, Idempotency } from '../base/caller.ts';
-import type { WriteDeps } from '../base/idempotent.ts';
-import type { Time } from '../base/time.ts';
+import type { KeyLimits } from '../../domain/access/api-key.ts';
+import type { Log, Caller, Credential, Idempotency, WriteDeps, Time } from '../kernel/ports.ts';
 
 const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';

@@ -21,15 +21,14 @@ import {
 import { hasApiKey } from '../../store/tables/keys.ts';
 import { hasActiveSession } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Log } from '../base/logger.ts';
-import type { Forwarding, GatewaySessions } from '../routing/gateway-types.ts';
+import type { Forwarding, GatewaySessions } from './routing/gateway-types.ts';
 import { limitsOf, lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
-import type { KeyLimits } from '../../domain/api-key.ts';
-import type { Caller } from '../base/caller.ts';
+import type { KeyLimits } from '../../domain/access/api-key.ts';
+import type { Log, Caller } from '../kernel/ports.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
 const SESSION_LIFE_MS = 24 * 3600 * 1000;

@@ -5,7 +5,7 @@
  */
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeSemaphore, type Semaphore } from '../../async/semaphore.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { addressBucket } from './address-bucket.ts';
 
 const MAX_PER_ACCOUNT = 256;

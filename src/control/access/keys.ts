@@ -1,6 +1,6 @@
 /** API keys, of which only hashes are stored, and public ssh keys of an account. */
-import { whyBeyond } from '../../domain/api-key.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { whyBeyond } from '../../domain/access/api-key.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKey } from '../../store/tables/gateway-grants.ts';
 import { deleteKey, insertApiKey, insertSshKey, keyRowsOf } from '../../store/tables/keys.ts';
@@ -9,7 +9,7 @@ import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } fr
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
-import { requireQuota } from '../quotas/quotas.ts';
+import { requireQuota } from './quotas.ts';
 import { createHash } from 'node:crypto';
 import { parseSshPublicKey } from './ssh-public-key.ts';
 import type { Db } from '../../store/store.ts';

@@ -5,9 +5,9 @@
  * an attacker can't lock out the owner.
  */
 import { makeBoundedMap } from '../../async/bounded-map.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import type { Time } from '../base/time.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { addressBucket } from './address-bucket.ts';
+import type { Time } from '../kernel/ports.ts';
 
 export interface Limit {
   burst: number;

@@ -1,12 +1,11 @@
 /** Logins, their list and end. A change of password ends all, and keeps API keys for programs. */
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { accountById, accountByLogin, lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { activeSessionsOf, hasActiveSession, insertSession, revokeSession } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
-import type { Log } from '../base/logger.ts';
 import { invalidateAccount, replacePassword } from './account-admin.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
@@ -17,6 +16,7 @@ import { uuidFrom } from './random.ts';
 import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Tokens } from './tokens.ts';
 import type { Access } from './types.ts';
+import type { Log } from '../kernel/ports.ts';
 
 /** The same message for an unknown name and a wrong password. */
 const wrongCredentials = (): Refusal =>

@@ -1,6 +1,6 @@
 /** Checks new passwords. The common ones are loaded at the first check: few servers need them. */
-import { passwordFault, type PasswordOwner } from '../../domain/password.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { passwordFault, type PasswordOwner } from '../../domain/access/password.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 
 let loading: Promise<ReadonlySet<string>> | null = null;
 

@@ -2,8 +2,8 @@
  * Open registration. It takes no email address: nothing would verify the address, and refusing a
  * taken one would reveal it.
  */
-import { Refusal } from '../../domain/refusal.ts';
-import { USER_ROLE } from '../../domain/roles.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import { USER_ROLE } from '../../domain/access/roles.ts';
 import type { Accounts } from './accounts.ts';
 import { addressBucket } from './address-bucket.ts';
 import type { CredentialDeps } from './callers.ts';

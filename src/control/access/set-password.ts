@@ -2,17 +2,15 @@
  * One-time links to the page that sets a password: of an invited account, or in place of a lost
  * password. Only the answer has the link; the database has its hash.
  */
-import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/account-state.ts';
-import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
-import type { Role } from '../../domain/roles.ts';
-import { AUDIT_OK, type AuditFields } from '../../domain/audit.ts';
+import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/access/account-state.ts';
+import { passwordLinkEnded, Refusal } from '../../domain/kernel/refusal.ts';
+import type { Role } from '../../domain/access/roles.ts';
+import { AUDIT_OK, type AuditFields } from '../../domain/access/audit.ts';
 import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
 import { insertPendingAudit } from '../../store/tables/audit.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activePasswordLink, replacePasswordLinks } from '../../store/tables/password-links.ts';
 import type { Db } from '../../store/store.ts';
-import type { Mutation } from '../base/caller.ts';
-import type { WriteDeps } from '../base/idempotent.ts';
 import {
   accountInfo,
   invalidateAccount,
@@ -25,6 +23,7 @@ import type { Accounts } from './accounts.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import type { Passwords } from './passwords.ts';
 import { SECRET, secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+import type { Mutation, WriteDeps } from '../kernel/ports.ts';
 
 interface PasswordLink {
   accountId: string;

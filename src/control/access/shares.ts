@@ -1,5 +1,5 @@
 /** Links that open a port to anyone until they expire, are revoked, or the instance terminates. */
-import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
 import {
@@ -11,8 +11,8 @@ import {
   type PortShareRow,
 } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
-import { requireQuota } from '../quotas/quotas.ts';
-import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
+import { requireQuota } from './quotas.ts';
+import type { ShareInfo, OpenedPort, Ports } from './routing/gateway-types.ts';
 import { writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';

@@ -2,9 +2,9 @@
  * Logins of identities that a provider vouches for. The first makes an account, or opens the one
  * with the same verified email where the operator allows that. An identity keeps its account.
  */
-import { ADMIN_ROLE, highestRole, USER_ROLE } from '../../domain/roles.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import type { Identity } from '../../domain/sign-on-rules.ts';
+import { ADMIN_ROLE, highestRole, USER_ROLE } from '../../domain/access/roles.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import type { Identity } from '../../domain/access/sign-on-rules.ts';
 import {
   accountByLogin,
   administrators,

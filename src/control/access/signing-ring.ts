@@ -13,10 +13,8 @@ import {
   type SigningKeyRow,
 } from '../../store/tables/signing-keys.ts';
 import { parseSigningKey } from '../../store/tables/json-schemas.ts';
-import type { Seal } from '../base/seal.ts';
-import type { Time } from '../base/time.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
-import type { WriteDeps } from '../base/idempotent.ts';
+import type { Seal, Time, WriteDeps } from '../kernel/ports.ts';
 
 export const ALGORITHM = 'EdDSA';
 export const TOKEN_LIFE_S = 86_400;

@@ -2,7 +2,7 @@
  * Parses an OpenSSH public key to the last byte (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4,
  * PROTOCOL.u2f): it becomes one line of `authorized_keys`, without options.
  */
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 
 export interface SshPublicKey {
   type: string;

@@ -5,7 +5,7 @@
 import { verify as isSignedBy } from 'node:crypto';
 import { decodeJwt, decodeProtectedHeader, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
 import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
-import type { Time } from '../base/time.ts';
+import type { Time } from '../kernel/ports.ts';
 
 const TYPE = 'JWT';
 const SKEW_S = 60;

@@ -1,9 +1,9 @@
-import type { GatewaySessions } from '../routing/gateway-types.ts';
-import type { ApiKeyState } from '../../domain/api-key.ts';
-import type { Identity, SignOnRules } from '../../domain/sign-on-rules.ts';
-import type { SshKeyKind } from '../../domain/ssh-key.ts';
-import type { Scope } from '../../domain/scopes.ts';
-import type { Credential, Caller, Mutation } from '../base/caller.ts';
+import type { GatewaySessions } from './routing/gateway-types.ts';
+import type { ApiKeyState } from '../../domain/access/api-key.ts';
+import type { Identity, SignOnRules } from '../../domain/access/sign-on-rules.ts';
+import type { SshKeyKind } from '../../domain/access/ssh-key.ts';
+import type { Scope } from '../../domain/access/scopes.ts';
+import type { Credential, Caller, Mutation } from '../kernel/ports.ts';
 
 export interface ApiKeyInfo {
   id: string;

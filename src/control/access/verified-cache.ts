@@ -4,7 +4,7 @@
  * process revokes, it invalidates at once.
  */
 import { makeCache } from '../../async/cache.ts';
-import type { Time } from '../base/time.ts';
+import type { Time } from '../kernel/ports.ts';
 
 export interface Verified<Subject> {
   subject: Subject;

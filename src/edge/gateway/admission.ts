@@ -1,8 +1,8 @@
 import type { Credential, Forwarding, GatewayRoute, IdentifyCredential } from '../../control/index.ts';
-import { allowsAccount, type PortAccess } from '../../domain/port-access.ts';
-import { whyNotFrom, type KeyLimits } from '../../domain/api-key.ts';
-import { mayUse } from '../../domain/scopes.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { allowsAccount, type PortAccess } from '../../domain/access/port-access.ts';
+import { whyNotFrom, type KeyLimits } from '../../domain/access/api-key.ts';
+import { mayUse } from '../../domain/access/scopes.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import {
   crossSite,
   keyLimited,

@@ -1,8 +1,8 @@
 /** The gateway's own answers, with cause and remedy: a page, or `{"message"}` for programs. */
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
-import { transientStatuses, type InstanceStatus } from '../../domain/instance-states.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { transientStatuses, type InstanceStatus } from '../../domain/compute/instance-states.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { headersBesidesPolicy } from '../security-headers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 

@@ -1,6 +1,6 @@
 import type { Log } from '../../control/index.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import { asError } from '../../domain/unknown-error.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { asError } from '../../domain/kernel/unknown-error.ts';
 import type { Authorized } from './admission.ts';
 import {
   restarting,

@@ -1,6 +1,6 @@
 /** HTTP/1 connection to an instance, for sequential requests. A protocol error ends it. */
 import type { Duplex } from 'node:stream';
-import { asError } from '../../domain/unknown-error.ts';
+import { asError } from '../../domain/kernel/unknown-error.ts';
 import type { ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
 

@@ -7,9 +7,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import type { Forwarding } from '../../control/index.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
+import { NOTEBOOK_PORT } from '../../domain/access/port-access.ts';
 import { InstanceConnection, type ConnectionDeps } from './instance-connection.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 import type { PortAddress } from './routing.ts';

@@ -2,8 +2,8 @@
  * Parses request target and Host into instance and port. Authorization, dialing and upstream path
  * use the parsed object, never the text: what is authorized is what is reached.
  */
-import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
+import { isInstanceId, type InstanceId } from '../../domain/kernel/ids.ts';
+import { NOTEBOOK_PORT } from '../../domain/access/port-access.ts';
 
 export interface InstanceTarget {
   kind: 'instance';

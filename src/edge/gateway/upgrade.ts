@@ -4,7 +4,7 @@
  */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { asError } from '../../domain/unknown-error.ts';
+import { asError } from '../../domain/kernel/unknown-error.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
 import { answerTo, type Exchange } from './forward.ts';

@@ -11,7 +11,7 @@ import { countingRows } from '../../async/rows-read.ts';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { forwardedHops, makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
@@ -117,6 +117,8 @@ export interface ApiOptions {
   connections?: number;
   /** Requests a second of one client address. */
   addressRate?: number;
+  /** Monotonic milliseconds, by which buckets fill; default: the process's. */
+  rateClock?: (() => number) | undefined;
   /** Sends `Strict-Transport-Security`. */
   strictTransport?: boolean;
   bodyTimeoutMs?: number;
@@ -143,6 +145,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     perAddress: options.addressRate ?? DEFAULT_ADDRESS_RATE,
     perAccount: (accountId) => control.quotas.requestsPerSecond(accountId),
     isProxy,
+    now: options.rateClock,
   });
   const app = makeServer(options, { connectionLimit, rates, isProxy });
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;

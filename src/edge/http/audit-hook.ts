@@ -10,7 +10,7 @@ import type { Route } from '../../contract/route.ts';
 import { routeNames, routeOf } from '../../contract/routes.ts';
 import { unwrapSchema } from '../../contract/schema-bounds.ts';
 import type { Audit } from '../../control/index.ts';
-import { AUDIT_OK, type AuditCredential } from '../../domain/audit.ts';
+import { AUDIT_OK, type AuditCredential } from '../../domain/access/audit.ts';
 import { isObject } from './schema-shape.ts';
 
 declare module 'fastify' {

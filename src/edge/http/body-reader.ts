@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { MAX_BODY_DEPTH, MAX_BODY_MEMBERS } from '../../contract/common.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import type { BodyBudget, OpenBody } from './body-budget.ts';
 
 declare module 'fastify' {

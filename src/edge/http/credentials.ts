@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { Credential } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 
 const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
 

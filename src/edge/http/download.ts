@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../../control/index.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { streamHeaders } from './reply-headers.ts';
 
 /** Longest pause within a transfer. */

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
 import { routes } from '../../contract/routes.ts';
 import type { PublishedEvents } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { parameterOf } from './request.ts';
 import { firstOf } from './server-sent.ts';
 import { rowOptions, type StreamParts } from './mount.ts';

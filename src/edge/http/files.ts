@@ -9,7 +9,7 @@ import { id } from '../../contract/common.ts';
 import { FILE_TYPE } from '../../contract/file.ts';
 import { routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, ReadableFile } from '../../control/index.ts';
-import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
+import { Refusal, volumeNotFound } from '../../domain/kernel/refusal.ts';
 import { parameterOf } from './request.ts';
 import { checkConditions } from './conditions.ts';
 import { DEFAULT_STALLED_MS, parseRange, sendDownload, WHOLE_FILE } from './download.ts';

@@ -1,8 +1,8 @@
 /** Charges in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification. */
-import { HOUR_MS } from '../../domain/durations.ts';
+import { HOUR_MS } from '../../domain/kernel/durations.ts';
 import type { ChargeExport } from '../../control/index.ts';
-import { toDollars } from '../../domain/catalog.ts';
-import { priceUnitMs } from '../../domain/meter.ts';
+import { toDollars } from '../../domain/regions/catalog.ts';
+import { priceUnitMs } from '../../domain/money/meter.ts';
 import { csvLine } from './csv.ts';
 
 type Charge = ChargeExport['pages'] extends AsyncIterable<(infer One)[]> ? One : never;

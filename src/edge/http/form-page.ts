@@ -1,7 +1,7 @@
 /** Pages with a form: plain HTML without scripts, that other sites can neither frame nor send. */
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { formTextsFor, type FormTexts } from './form-texts.ts';
 import { escaped, HTML_TYPE } from './html.ts';
 import { setCommonHeaders } from './reply-headers.ts';

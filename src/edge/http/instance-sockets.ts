@@ -9,7 +9,7 @@ import type { z } from 'zod';
 import { channels, closeCodes, signalMessage, terminalSize } from '../../contract/exec.ts';
 import { routes } from '../../contract/routes.ts';
 import type { Control, OpenExec, Log } from '../../control/index.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { BadMessage, makeSocketConnection, parseMessage } from '../socket/socket-connection.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
 import type { SocketHandler } from './sockets.ts';

@@ -11,7 +11,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isConsolePath } from '../../contract/console-places.ts';
 import { routes } from '../../contract/routes.ts';
 import type { Caller, Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../gateway/login-link.ts';
 import type { InstanceTarget } from '../gateway/routing.ts';
 import { auditNoteOf } from './audit-hook.ts';

@@ -1,8 +1,8 @@
 /** Client of a provider of OpenID Connect: authorization code with PKCE, state and nonce. */
 import * as openid from 'openid-client';
 import type { Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import { claimsOf, type Claims, type SignOnRules } from '../../domain/sign-on-rules.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import { claimsOf, type Claims, type SignOnRules } from '../../domain/access/sign-on-rules.ts';
 
 export interface LoginProviderSettings {
   issuer: string;

@@ -2,7 +2,7 @@
 import { makeRechecker } from '../../async/coalesce.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Caller, Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { atTime } from '../at-time.ts';
 import { presentedCredential } from './credentials.ts';
 

@@ -10,10 +10,10 @@ import { IGNORED_HEADER, isOfInterface, type JsonRoute, type Route } from '../..
 import { QUOTE_HEADER } from '../../contract/quote.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
-import { whyNotFrom, whyNotLasting } from '../../domain/api-key.ts';
-import { hasRole } from '../../domain/roles.ts';
-import { mayUse, scopesFor } from '../../domain/scopes.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { whyNotFrom, whyNotLasting } from '../../domain/access/api-key.ts';
+import { hasRole } from '../../domain/access/roles.ts';
+import { mayUse, scopesFor } from '../../domain/access/scopes.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
 import { auditedName, auditNoteOf, idsInAnswer, makeFindIds, type RecordRequest } from './audit-hook.ts';
 import { wireBytesOf } from './body-reader.ts';

@@ -5,7 +5,7 @@
 import type { FastifyInstance } from 'fastify';
 import { password } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
-import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
+import { passwordLinkEnded, Refusal } from '../../domain/kernel/refusal.ts';
 import { auditNoteOf } from './audit-hook.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';

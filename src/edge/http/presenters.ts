@@ -14,19 +14,19 @@ import type {
   ShareInfo,
   Terminals,
 } from '../../control/index.ts';
-import { toDollars } from '../../domain/catalog.ts';
-import type { Drain } from '../../domain/drain.ts';
-import { MINUTE_MS } from '../../domain/durations.ts';
-import { idlePolicy } from '../../domain/idle.ts';
+import { toDollars } from '../../domain/regions/catalog.ts';
+import type { Drain } from '../../domain/regions/drain.ts';
+import { MINUTE_MS } from '../../domain/kernel/durations.ts';
+import { idlePolicy } from '../../domain/compute/idle.ts';
 import {
   type FigureName,
   type GpuFigureName,
   type MetricsValues,
   figureNames,
   gpuFigureNames,
-} from '../../domain/metrics.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import type { StopPolicyRequest } from '../../domain/stop-policy.ts';
+} from '../../domain/compute/metrics.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import type { StopPolicyRequest } from '../../domain/compute/stop-policy.ts';
 
 const UNLESS =
   'the instance is used again, /instance/keepalive is called, or the idle stop is removed (/instance/ends, idleStop: null)';

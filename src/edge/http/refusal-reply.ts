@@ -8,7 +8,7 @@ import {
   type UnroutedCode,
 } from '../../contract/common.ts';
 import type { Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { errorKinds } from './status.ts';
 
 /** Error format of a route: `plain` is docs/interface.md §7, `problem` RFC 9457. */

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { username } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { auditNoteOf } from './audit-hook.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';

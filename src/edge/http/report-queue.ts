@@ -8,7 +8,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import { routeOf, type RouteName } from '../../contract/routes.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 
 const AT_ONCE = 4;
 const PER_ACCOUNT = 1;

@@ -6,7 +6,7 @@
 import type { FastifyReply } from 'fastify';
 import type { Route } from '../../contract/route.ts';
 import { addressBucket } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 
 const BURST_S = 10;
 /** A bucket owes one filling at most. */
@@ -22,7 +22,7 @@ export interface RateLimitDeps {
   /** A proxy speaks for many clients. */
   isProxy: (address: string) => boolean;
   /** Milliseconds that never go back. */
-  now?: () => number;
+  now?: (() => number) | undefined;
 }
 
 export interface RequestRates {

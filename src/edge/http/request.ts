@@ -5,8 +5,8 @@ import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
-import { canonicalJson } from '../../domain/canonical-json.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { canonicalJson } from '../../domain/kernel/canonical-json.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { isObject, shapeOf } from './schema-shape.ts';
 
 const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;

@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify';
 import { openapiDocument } from '../../contract/openapi.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { encodeBody } from './compression.ts';
 import { matchesEtagWeakly } from './conditions.ts';
 import { escaped, HTML_TYPE } from './html.ts';

@@ -9,8 +9,8 @@ import type { FastifyInstance, FastifyReply, RouteHandlerMethod } from 'fastify'
 import { z } from 'zod';
 import { BASE_PATH } from '../../contract/routes.ts';
 import { makeSeal, type Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import { identityOf } from '../../domain/sign-on-rules.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
+import { identityOf } from '../../domain/access/sign-on-rules.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { auditNoteOf } from './audit-hook.ts';
 import { accessCookie, cookieOf } from './credentials.ts';

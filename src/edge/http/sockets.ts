@@ -13,7 +13,7 @@ import { closeCodes, MAX_MESSAGE_BYTES } from '../../contract/exec.ts';
 import { BASE_PATH, routeNames, routeOf } from '../../contract/routes.ts';
 import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
 import { queryOf } from './request.ts';

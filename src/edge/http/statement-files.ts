@@ -1,10 +1,10 @@
 /** A statement as CSV, and as a page to print on A4. */
 import { createHash } from 'node:crypto';
 import type { ResourceLine, WholeStatement } from '../../control/index.ts';
-import { toDollars } from '../../domain/catalog.ts';
-import { HOUR_MS } from '../../domain/durations.ts';
-import { priceUnit, priceUnitMs, quantityUnit } from '../../domain/meter.ts';
-import { isIncome } from '../../domain/purse.ts';
+import { toDollars } from '../../domain/regions/catalog.ts';
+import { HOUR_MS } from '../../domain/kernel/durations.ts';
+import { priceUnit, priceUnitMs, quantityUnit } from '../../domain/money/meter.ts';
+import { isIncome } from '../../domain/money/purse.ts';
 import { csvLine } from './csv.ts';
 import { escaped } from './html.ts';
 

@@ -1,8 +1,8 @@
 /** Members of a request that its schema does not have: named in a header, or refused. */
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { nearestName } from '../../domain/nearest-name.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { nearestName } from '../../domain/kernel/nearest-name.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { showText } from './explain-value.ts';
 import { isObject, shapeOf, type Shape } from './schema-shape.ts';
 

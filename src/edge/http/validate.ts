@@ -8,7 +8,7 @@
  * them.
  */
 import type { z } from 'zod';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { explainValue } from './explain-value.ts';
 import { hasType, isObject, shapeOf, type JsonObject, type Shape } from './schema-shape.ts';
 import { ignoredFieldsHeader, refuseMisspelled, refuseUnknown, unknownMembers } from './unknown-members.ts';

@@ -19,8 +19,8 @@ import {
   type RegionToOpen,
   type Log,
 } from '../../control/index.ts';
-import type { KeyLimits } from '../../domain/api-key.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import type { KeyLimits } from '../../domain/access/api-key.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
 import {
   callerAnswer,

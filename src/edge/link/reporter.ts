@@ -1,5 +1,5 @@
 import type { Forwarding, TrafficKind } from '../../control/index.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { TrafficReport } from './wire.ts';
 
 const EVERY_MS = 1_000;

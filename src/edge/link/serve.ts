@@ -13,7 +13,7 @@ import type {
   RouteUpdate,
   ServedRegions,
 } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { serveLinkSocket, type LinkServer } from './link-server.ts';
 import {
   authenticateQuestion,

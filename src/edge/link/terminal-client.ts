@@ -8,7 +8,7 @@ import { onAbort } from '../../async/abort.ts';
 import { makeCoalescingQueue } from '../../async/coalesce.ts';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalHost, TerminalMessage, TerminalSize } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
 import { makeLinkClient } from './link-client.ts';
 import { parseRefusal, listAnswer } from './wire.ts';

@@ -5,7 +5,7 @@ import { json } from 'node:stream/consumers';
 import { WebSocketServer } from 'ws';
 import { MAX_MESSAGE_BYTES, TERMINAL_PROTOCOL } from '../../contract/exec.ts';
 import type { TerminalHost, Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';
 import type { SocketConnection } from '../socket/socket-connection.ts';
 import { serveLinkSocket, type LinkServer } from './link-server.ts';

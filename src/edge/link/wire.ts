@@ -5,11 +5,11 @@
  */
 import { z } from 'zod';
 import type { Caller, GatewayRoute, RegionToOpen, RouteUpdate, SshLogin, Log } from '../../control/index.ts';
-import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
-import { isInstanceId, regionId, type InstanceId } from '../../domain/ids.ts';
-import type { RegionSettings } from '../../domain/region-settings.ts';
-import { scopes } from '../../domain/scopes.ts';
-import { refusalCodes, Refusal } from '../../domain/refusal.ts';
+import { portAccesses, type PortAccess } from '../../domain/access/port-access.ts';
+import { isInstanceId, regionId, type InstanceId } from '../../domain/kernel/ids.ts';
+import type { RegionSettings } from '../../domain/regions/region-settings.ts';
+import { scopes } from '../../domain/access/scopes.ts';
+import { refusalCodes, Refusal } from '../../domain/kernel/refusal.ts';
 import type { ServerResponse } from 'node:http';
 
 const instanceId = z.custom<InstanceId>((value) => typeof value === 'string' && isInstanceId(value));

@@ -4,7 +4,7 @@ import type { TcpipBindInfo } from 'ssh2';
 import { onAbort, withDeadline } from '../../async/abort.ts';
 import { makeLimit } from '../../async/limits.ts';
 import type { InstanceNetwork, SshBackend } from '../../control/index.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { SshClient } from './ssh-client.ts';
 import { joinStreams, forwardConnection } from './join.ts';
 import { openAgentChannel } from './ssh2-inside.ts';

@@ -1,5 +1,5 @@
 import type { Forwarding, GatewayRoute, SshBackend, RouteUpdate, Log } from '../../control/index.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import { bufferedBytesLimits, makeBufferedBytes } from './buffered-bytes.ts';
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { makeKeyedLimit, makeTokenBucket } from '../../async/limits.ts';

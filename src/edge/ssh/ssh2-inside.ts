@@ -6,7 +6,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { Duplex } from 'node:stream';
 import ssh2, { type Connection, type ServerChannel, type Session } from 'ssh2';
-import { errorText } from '../../domain/unknown-error.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 
 interface Outgoing {
   /** Chosen by the client; with 0, ssh2 would loop forever. */

@@ -23,10 +23,10 @@
 import { join } from 'node:path';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { EngineLog } from '../engine-log.ts';
-import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
+import { isInstanceId, type InstanceId } from '../../domain/kernel/ids.ts';
+import { EngineFault, isEngineAway } from '../../domain/regions/engine-fault.ts';
 import { faultOf } from '../../docker/faults.ts';
-import { reasonText } from '../../domain/unknown-error.ts';
+import { reasonText } from '../../domain/kernel/unknown-error.ts';
 import type { Engine } from '../contract.ts';
 import { connectHere, dial, makeAddressCache, type Connect } from './network/addresses.ts';
 import { makeDockerClient, type DockerClient, type Endpoint } from '../../docker/docker-client.ts';

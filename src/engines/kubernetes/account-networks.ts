@@ -1,8 +1,8 @@
 /** NetworkPolicies of accounts: made with the first instance, removed after the last. */
 import { raceAbort } from '../../async/abort.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import { isAllOpen, openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/egress.ts';
-import { userId, type UserId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { isAllOpen, openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/regions/egress.ts';
+import { userId, type UserId } from '../../domain/kernel/ids.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { NetworkPolicy, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { labels } from '../labels.ts';

@@ -1,7 +1,7 @@
 /** Parts that the verbs share. */
-import type { EgressPolicies } from '../../domain/egress.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
+import type { EgressPolicies } from '../../domain/regions/egress.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
+import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { KeyedMutex } from '../../async/mutex.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { NetworkPolicy, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';

@@ -1,5 +1,5 @@
 /** The one place where errors of a cluster become faults of the engine. */
-import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../../domain/regions/engine-fault.ts';
 import { ApiError, type Failure } from '../../kubernetes/api-error.ts';
 
 const NO_ANSWER = 'the cluster did not answer in time; Berth retries';

@@ -5,7 +5,7 @@
  * of the image, unless a node has reported the image or another Pod has just run it. On another
  * node the Pod of an instance downloads again. Nothing is saved, pushed or removed.
  */
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

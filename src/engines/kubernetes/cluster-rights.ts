@@ -7,7 +7,7 @@ import { isFailure } from '../../kubernetes/api-error.ts';
 import type { RulesReview } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 

@@ -12,7 +12,7 @@ import { makeSemaphore } from '../../async/semaphore.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { PodMetrics } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { Engine, Usage, UsageOptions } from '../contract.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';
 import { faultOf } from './cluster-faults.ts';

@@ -3,7 +3,7 @@
  * which a changed annotation brings about; a file tells which files are there.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { EngineSpec } from '../contract.ts';

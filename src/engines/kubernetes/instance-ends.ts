@@ -2,7 +2,7 @@
  * `halt` and `destroy`. The StatefulSet gets the end of a run, and the last lines of a run that
  * ended by itself: a Pod that is kept for its console would run whatever the instance put there.
  */
-import { userId, type InstanceId } from '../../domain/ids.ts';
+import { userId, type InstanceId } from '../../domain/kernel/ids.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import { errorText } from '../../domain/unknown-error.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { Engine, Observation } from '../contract.ts';

@@ -7,8 +7,8 @@
  *
  * A Pod is one run: an ended one is removed before the next.
  */
-import { EngineFault } from '../../domain/engine-fault.ts';
-import type { NodePort } from '../../domain/instance.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import type { NodePort } from '../../domain/compute/instance.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

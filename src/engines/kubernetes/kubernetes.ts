@@ -11,10 +11,10 @@
  * - here: the verbs. Begin with `instance-starts.ts`.
  */
 import { makeKeyedMutex } from '../../async/mutex.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import { instanceId, isInstanceId } from '../../domain/ids.ts';
-import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
-import { reasonText } from '../../domain/unknown-error.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
+import { instanceId, isInstanceId } from '../../domain/kernel/ids.ts';
+import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
+import { reasonText } from '../../domain/kernel/unknown-error.ts';
 import type { ApiObject } from '../../kubernetes/api-objects.ts';
 import { resources, type Resource } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';

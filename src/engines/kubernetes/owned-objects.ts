@@ -1,7 +1,7 @@
 /** `listOwned` and `discard`, by labels alone. */
 import { raceAbort } from '../../async/abort.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import { instanceId, isInstanceId, userId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { instanceId, isInstanceId, userId } from '../../domain/kernel/ids.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { OwnedObject } from '../contract.ts';

@@ -5,7 +5,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
-import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

@@ -1,6 +1,6 @@
 /** Bounds the wait for a node that downloads an image, which may take many minutes. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { EngineSpec } from '../contract.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';

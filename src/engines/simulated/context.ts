@@ -1,7 +1,7 @@
 /** State, locks and faults shared by the verbs of one simulated engine object. */
 import { untilAborted } from '../../async/abort.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { instanceId, type InstanceId } from '../../domain/kernel/ids.ts';
 import type { Capabilities } from '../contract.ts';
 import { containerName } from '../labels.ts';
 import type { Container } from './container.ts';

@@ -5,7 +5,7 @@
 import { open, readdir, writeFile } from 'node:fs/promises';
 import { constants } from 'node:fs';
 import path from 'node:path';
-import { errorText } from '../../domain/unknown-error.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { ExecResult } from '../contract.ts';
 import { addressOf, fileOf, useOf, type Container } from './container.ts';
 

@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { NodePort } from '../../domain/instance.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
+import type { NodePort } from '../../domain/compute/instance.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { simulatedFault } from './injected-faults.ts';
 
 const foreignProgram = Symbol('another program of the host');

@@ -7,9 +7,9 @@
  */
 import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { Duplex } from 'node:stream';
-import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Capacity } from '../../domain/catalog.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import type { Capacity } from '../../domain/regions/catalog.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import { containerName } from '../labels.ts';
 import type { EngineSpec } from '../contract.ts';
 import { realClock, type Clock, type Random } from './clock.ts';

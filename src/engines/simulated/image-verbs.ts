@@ -1,7 +1,7 @@
 /** Verbs of images: pull, push, removal and save. */
 import { raceAbort } from '../../async/abort.ts';
-import type { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { EngineFault } from '../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { Engine, ImageProgress, RegistryCredentials } from '../contract.ts';
 import { brokenOff, type EngineContext } from './context.ts';
 import { aborted, simulatedFault } from './injected-faults.ts';

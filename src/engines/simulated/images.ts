@@ -1,5 +1,5 @@
 /** Registries of a simulated host, and the images it stores. */
-import type { InstanceId, UserId } from '../../domain/ids.ts';
+import type { InstanceId, UserId } from '../../domain/kernel/ids.ts';
 import type { RegistryCredentials } from '../contract.ts';
 
 export interface StoredImage {

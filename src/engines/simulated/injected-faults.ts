@@ -1,5 +1,5 @@
 /** Faults of a simulated engine, drawn before each call (`observe` and `usage`: per id). */
-import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../../domain/regions/engine-fault.ts';
 
 export const verbs = [
   'probe',

@@ -1,6 +1,6 @@
 /** Verbs that reach into an instance: logs, commands, ports, network and sockets. */
 import type { Duplex } from 'node:stream';
-import type { InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { Engine, EngineLogSource } from '../contract.ts';
 import { emulate, type CommandContext } from './emulated-commands.ts';
 import type { Container } from './container.ts';

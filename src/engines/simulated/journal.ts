@@ -20,8 +20,8 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
-import { instanceId, userId } from '../../domain/ids.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
+import { instanceId, userId } from '../../domain/kernel/ids.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { containerName } from '../labels.ts';
 import { scriptOf, type Container } from './container.ts';
 import type { StoredImage } from './images.ts';

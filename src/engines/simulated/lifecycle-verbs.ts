@@ -1,5 +1,5 @@
 /** Verbs that create, stop and remove instances. */
-import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import { instanceId, type InstanceId } from '../../domain/kernel/ids.ts';
 import type { Engine, EngineSpec, Observation, OwnedObject } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
 import { copyOf, observationOf, scriptOf, type Container } from './container.ts';

@@ -1,7 +1,7 @@
 /** Logs of a simulated instance. Future lines appear when due. */
 import { untilAborted } from '../../async/abort.ts';
 import type { LogLine, LogRange, EngineLogSource } from '../contract.ts';
-import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { startCommandOf, type Container, type Line } from './container.ts';
 import { aborted } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';

@@ -2,7 +2,7 @@
 import net from 'node:net';
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { InsideSocket, InstanceAddress, InstanceNetwork, NetworkListener } from '../contract.ts';
 import { addressOf, type Container } from './container.ts';
 import { simulatedFault } from './injected-faults.ts';

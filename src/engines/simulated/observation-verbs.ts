@@ -1,6 +1,6 @@
 /** Verbs that report on the host and its instances. */
-import { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId, UserId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import type { InstanceId, UserId } from '../../domain/kernel/ids.ts';
 import type {
   Capabilities,
   Engine,

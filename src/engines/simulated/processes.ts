@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { PassThrough, Writable } from 'node:stream';
 import { drained, onAbort, raceAbort } from '../../async/abort.ts';
 import type { ExecRequest, OpenExec, TerminalSize } from '../contract.ts';
-import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { EngineFault } from '../../domain/regions/engine-fault.ts';
 
 export interface Io {
   read(signal: AbortSignal): Promise<Buffer | null>;

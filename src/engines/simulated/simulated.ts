@@ -17,7 +17,7 @@ import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
 import { copyOf } from './container.ts';
 import { makeContext } from './context.ts';
 import type { Faults } from './injected-faults.ts';
-import type { EgressPolicies } from '../../domain/egress.ts';
+import type { EgressPolicies } from '../../domain/regions/egress.ts';
 import { SimulatedHost, type HostOptions } from './host.ts';
 import { imageVerbs } from './image-verbs.ts';
 import { insideVerbs } from './inside-verbs.ts';

@@ -1,5 +1,5 @@
 /** Snapshots of claims, and claims with the content of one. */
-import type { DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { PersistentVolumeClaim, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

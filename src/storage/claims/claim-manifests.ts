@@ -1,7 +1,7 @@
 /** Manifests of claims, snapshots and the Pods that serve files; pure. */
-import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
-import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
-import { SERVE_COMMANDS } from '../../domain/serve-commands.ts';
+import { BYTES_PER_GB, type DiskId } from '../../domain/storage/disk.ts';
+import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
+import { SERVE_COMMANDS } from '../../domain/compute/serve-commands.ts';
 import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
 import { quantityOf } from '../../kubernetes/quantity.ts';
 import { diskMeta, filesPodName, objectName, type Owner } from './claim-names.ts';

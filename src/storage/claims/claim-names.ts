@@ -1,6 +1,6 @@
 /** Names, labels and annotations of the cluster's objects that are disks, or serve them. */
 import type { ApiObject, ObjectMeta } from '../../kubernetes/api-objects.ts';
-import { diskKey, type DiskId } from '../../domain/disk.ts';
+import { diskKey, type DiskId } from '../../domain/storage/disk.ts';
 import { DISK_KEY, diskLabels, diskOfKey, objectName, type Owner } from '../disk-names.ts';
 
 export { objectName, type Owner } from '../disk-names.ts';

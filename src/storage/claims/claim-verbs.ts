@@ -1,5 +1,5 @@
 /** Verbs that change a claim, or need a complete one. */
-import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
+import { BYTES_PER_GB, type DiskId } from '../../domain/storage/disk.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { PersistentVolumeClaim } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

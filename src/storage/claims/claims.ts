@@ -6,8 +6,8 @@
  * use makes the volume then; copies and growth bind it before. Files are reached by a Pod that
  * mounts the claim (`files-pods.ts`). Limits of a class are capabilities with their reason.
  */
-import { diskKey, BYTES_PER_GB, type DiskId, type SizeLimit } from '../../domain/disk.ts';
-import { errorText } from '../../domain/unknown-error.ts';
+import { diskKey, BYTES_PER_GB, type DiskId, type SizeLimit } from '../../domain/storage/disk.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { ApiObject } from '../../kubernetes/api-objects.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { DiskObservation, Storage } from '../contract.ts';

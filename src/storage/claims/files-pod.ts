@@ -1,6 +1,6 @@
 /** The Pod that serves the files of one claim: its start, its commands and its end. */
 import { withDeadline } from '../../async/abort.ts';
-import type { DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

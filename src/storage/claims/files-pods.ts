@@ -4,7 +4,7 @@
  * a crash of Berth. Ended Pods count as idle.
  */
 import { makeKeyedMutex } from '../../async/mutex.ts';
-import type { DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';

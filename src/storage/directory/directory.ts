@@ -1,7 +1,7 @@
 /** Disks as plain folders: any file system, no privileges. Only `files` is visible to instances. */
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
 import { diskNotFound, type Storage } from '../contract.ts';
 import { folderFiles } from '../files.ts';
 import {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { asFault, FileFault } from './fault.ts';
 import { childPath, kindOf, openPath, parsePath, splitPath, withFolder, withHandle } from './walk.ts';
 import { syncFolder } from './write.ts';

@@ -1,4 +1,4 @@
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 
 /** Refusal of a file operation. `text` is for the owner, and reveals nothing of the host. */
 export class FileFault extends Error {

@@ -3,7 +3,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
-import type { FileKind } from '../../domain/paths.ts';
+import type { FileKind } from '../../domain/storage/paths.ts';
 import { FileFault, nullIfMissing } from './fault.ts';
 import { handlePath, kindOf, parsePath, withFolder } from './walk.ts';
 

@@ -5,7 +5,7 @@
  */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/paths.ts';
+import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/storage/paths.ts';
 import { asFault, FileFault, nullIfMissing } from './fault.ts';
 
 /** Not in Node's constants; equal on x64 and arm64. */

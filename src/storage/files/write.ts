@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { asFault, FileFault, nullIfMissing } from './fault.ts';
 import { fileInfo, type FileInfo } from './read.ts';
 import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, withHandle } from './walk.ts';

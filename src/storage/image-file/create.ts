@@ -1,10 +1,10 @@
 /** Creation of disks in image files: empty from templates, copied by reflink or file by file. */
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Consistency } from '../../domain/snapshot.ts';
+import type { Consistency } from '../../domain/storage/snapshot.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
-import type { DiskId } from '../../domain/disk.ts';
-import { errorText } from '../../domain/unknown-error.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { StorageFault } from '../contract.ts';
 import { diskPaths, moveDurably, requireFreeSpace, run, type DiskRoot } from '../layout.ts';
 import { copyFiles } from '../trees.ts';

@@ -4,9 +4,9 @@
  * are mounted without `discard`, which would return blocks to the host.
  */
 import { stat } from 'node:fs/promises';
-import type { Consistency } from '../../domain/snapshot.ts';
-import type { DiskId } from '../../domain/disk.ts';
-import { errorText } from '../../domain/unknown-error.ts';
+import type { Consistency } from '../../domain/storage/snapshot.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { StorageFault, type DiskToMake, type Storage } from '../contract.ts';
 import { folderFiles, uploadFolder } from '../files.ts';
 import {

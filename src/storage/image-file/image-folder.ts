@@ -3,7 +3,7 @@ import { lstat, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
-import type { DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
 import { diskNotFound, StorageFault } from '../contract.ts';
 import { ifMissing, isFolder, isMissing, removeTree, run } from '../layout.ts';
 import { findDiskUsers } from './host-processes.ts';

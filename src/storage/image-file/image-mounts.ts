@@ -4,7 +4,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { makeKeyedMutex } from '../../async/mutex.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 import { isMissing, run, waitForExit } from '../layout.ts';
 
 /** Keyed by path of an image, or of a folder of images. */

@@ -3,7 +3,7 @@
  * `docs/decisions/0022-disks-are-xfs-in-image-files.md`.
  */
 import { statfs, truncate, writeFile } from 'node:fs/promises';
-import { BYTES_PER_GB } from '../../domain/disk.ts';
+import { BYTES_PER_GB } from '../../domain/storage/disk.ts';
 import { run } from '../layout.ts';
 import { findLoopDevice } from './image-mounts.ts';
 import { allocateImage } from './sparse.ts';

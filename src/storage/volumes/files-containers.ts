@@ -4,8 +4,8 @@
  * command: also after a crash of Berth.
  */
 import { makeKeyedMutex } from '../../async/mutex.ts';
-import type { DiskId } from '../../domain/disk.ts';
-import { diskKey } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/storage/disk.ts';
+import { diskKey } from '../../domain/storage/disk.ts';
 import { statusOf } from '../../docker/faults.ts';
 import { ensureHelper, removeHelper, runInHelper, type HelperContainer } from '../../docker/helper-container.ts';
 import { openHelperCommand } from '../../docker/helper-command.ts';

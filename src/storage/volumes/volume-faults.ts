@@ -1,4 +1,4 @@
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { StorageFault } from '../contract.ts';
 
 /**

@@ -10,8 +10,8 @@
  * it is there.
  */
 import type { VolumeInspectInfo } from 'dockerode';
-import { BYTES_PER_GB, diskKey, type DiskId } from '../../domain/disk.ts';
-import { errorText } from '../../domain/unknown-error.ts';
+import { BYTES_PER_GB, diskKey, type DiskId } from '../../domain/storage/disk.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { statusOf } from '../../docker/faults.ts';
 import { diskNotFound, StorageFault, type Storage } from '../contract.ts';
 import { DISK_KEY, diskLabels, diskOfKey, objectName } from '../disk-names.ts';

@@ -1,6 +1,6 @@
 /** Tables of accounts: credentials, quotas and variables. */
 import type { Generated } from 'kysely';
-import type { SshKeyKind } from '../../domain/ssh-key.ts';
+import type { SshKeyKind } from '../../domain/access/ssh-key.ts';
 import type { Flag } from './columns.ts';
 
 /** Ed25519. `retiredAtMs` is null for the active key; retired keys verify until tokens expire. */

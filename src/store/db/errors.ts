@@ -1,5 +1,5 @@
 /** Meaning of errors. No other module knows SQLite's result codes or PostgreSQL's SQLSTATEs. */
-import { errorCode } from '../../domain/unknown-error.ts';
+import { errorCode } from '../../domain/kernel/unknown-error.ts';
 
 const has = <K extends string>(value: unknown, key: K): value is Record<K, unknown> =>
   typeof value === 'object' && value !== null && key in value;

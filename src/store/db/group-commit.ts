@@ -19,7 +19,7 @@
  * and a second fsync would succeed without them. Every further write is refused until the process
  * restarts and reads the log from disk.
  */
-import { storageFull } from '../../domain/refusal.ts';
+import { storageFull } from '../../domain/kernel/refusal.ts';
 import { errcodeOf, isStorageFull } from './errors.ts';
 import type { StoreLog } from '../store.ts';
 

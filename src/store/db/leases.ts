@@ -20,7 +20,7 @@
  */
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
-import { subjectKinds } from '../../domain/operation.ts';
+import { subjectKinds } from '../../domain/compute/operation.ts';
 import { isSqlite } from './dialect.ts';
 import { count, prepared, type Parameter } from './prepared.ts';
 import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';

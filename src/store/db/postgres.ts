@@ -6,7 +6,7 @@ import type { KyselyPlugin, TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
 import { noteQuery } from '../../async/rows-read.ts';
-import { Refusal, storageFull } from '../../domain/refusal.ts';
+import { Refusal, storageFull } from '../../domain/kernel/refusal.ts';
 import { isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';

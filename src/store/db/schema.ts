@@ -337,7 +337,7 @@ export interface PortShareTable {
   expiresAtMs: number;
 }
 
-/** Samples of a minute of all instances, read only at start; packed by `control/inside/metrics`. */
+/** Samples of a minute, read only at start; packed by `control/compute/inside/metrics`. */
 export interface MetricMinuteTable {
   atMs: number;
   /** Each row holds some hundred instances. */

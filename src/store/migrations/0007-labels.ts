@@ -1,6 +1,6 @@
 /** Labels of instances and volumes, and names in the form that filters of lists search. */
 import { sql } from 'kysely';
-import { searchForm } from '../../domain/resource-labels.ts';
+import { searchForm } from '../../domain/kernel/resource-labels.ts';
 import type { Migration } from '../db/migrate.ts';
 
 interface Named {

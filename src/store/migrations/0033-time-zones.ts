@@ -1,6 +1,6 @@
 /** Gives stored time zones their one name, as requests get it since. */
 import { sql } from 'kysely';
-import { canonicalTimeZone } from '../../domain/calendar.ts';
+import { canonicalTimeZone } from '../../domain/kernel/calendar.ts';
 import { parseJson } from '../db/columns.ts';
 import type { Migration } from '../db/migrate.ts';
 import { offPeakSchema } from '../tables/json-schemas.ts';

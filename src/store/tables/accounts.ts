@@ -1,7 +1,7 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
-import type { AccountState } from '../../domain/account-state.ts';
-import type { Role } from '../../domain/roles.ts';
-import type { AccountSort } from '../../domain/list-sorts.ts';
+import type { AccountState } from '../../domain/access/account-state.ts';
+import type { Role } from '../../domain/access/roles.ts';
+import type { AccountSort } from '../../domain/kernel/list-sorts.ts';
 import { inOrder, orderOf } from './list-order.ts';
 import { positionIn, locking } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';

@@ -1,7 +1,7 @@
 /** The audit log: pending records, sealed records, and both ends of the chain. */
 import { sql, type Selectable } from 'kysely';
 import { z } from 'zod';
-import { AUDIT_OK, CHAIN_START, type AuditFields, type ChainLink } from '../../domain/audit.ts';
+import { AUDIT_OK, CHAIN_START, type AuditFields, type ChainLink } from '../../domain/access/audit.ts';
 import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { AuditTable } from '../db/audit-schema.ts';

@@ -1,10 +1,11 @@
 /**
- * Guarded counters of a region's capacity, and its queue's entries; rule: `domain/placement.ts`.
+ * Guarded counters of a region's capacity, and its queue's entries; rule:
+ * `domain/regions/placement.ts`.
  */
 import { sql, type SqlBool } from 'kysely';
-import { capacityOfSpec, type Capacity } from '../../domain/catalog.ts';
-import { instanceId, type InstanceId } from '../../domain/ids.ts';
-import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/placement.ts';
+import { capacityOfSpec, type Capacity } from '../../domain/regions/catalog.ts';
+import { instanceId, type InstanceId } from '../../domain/kernel/ids.ts';
+import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/regions/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { locking } from '../db/dialect.ts';
 import { count, prepared } from '../db/prepared.ts';

@@ -4,9 +4,9 @@
  * or sees the change.
  */
 import { sql, type Selectable } from 'kysely';
-import { chargeModes, type ChargeMode, type InstanceType, type StoragePrices } from '../../domain/catalog.ts';
-import type { OffPeak } from '../../domain/off-peak.ts';
-import type { RegionSettings } from '../../domain/region-settings.ts';
+import { chargeModes, type ChargeMode, type InstanceType, type StoragePrices } from '../../domain/regions/catalog.ts';
+import type { OffPeak } from '../../domain/regions/off-peak.ts';
+import type { RegionSettings } from '../../domain/regions/region-settings.ts';
 import { locking } from '../db/dialect.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';

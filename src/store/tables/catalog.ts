@@ -12,10 +12,10 @@ import {
   type Region,
   type StorageKind,
   type StoragePrices,
-} from '../../domain/catalog.ts';
-import type { Drain } from '../../domain/drain.ts';
-import type { OffPeak } from '../../domain/off-peak.ts';
-import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
+} from '../../domain/regions/catalog.ts';
+import type { Drain } from '../../domain/regions/drain.ts';
+import type { OffPeak } from '../../domain/regions/off-peak.ts';
+import { imageId, instanceTypeId, regionId } from '../../domain/kernel/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';

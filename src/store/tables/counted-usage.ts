@@ -1,5 +1,5 @@
 /** Counts what an account uses of its quotas from its rows. */
-import { addUsage, usageOfInstance, usageOfSnapshot, usageOfVolume, type Usage } from '../../domain/quota.ts';
+import { addUsage, usageOfInstance, usageOfSnapshot, usageOfVolume, type Usage } from '../../domain/access/quota.ts';
 import type { Db, Store } from '../store.ts';
 import { instanceFromRow } from './instances.ts';
 import { writeUsage } from './quotas.ts';

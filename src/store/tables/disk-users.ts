@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
+import { diskKey, type DiskId, type DiskKind } from '../../domain/storage/disk.ts';
 import type { Db } from '../store.ts';
 
 function ofShared(id: string): { ownerId: string; regionId: string } {

@@ -7,8 +7,8 @@ import {
   type Disk,
   type DiskId,
   type PoolName,
-} from '../../domain/disk.ts';
-import { regionId, userId } from '../../domain/ids.ts';
+} from '../../domain/storage/disk.ts';
+import { regionId, userId } from '../../domain/kernel/ids.ts';
 import { locking } from '../db/dialect.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { volumeSource } from './json-schemas.ts';

@@ -1,5 +1,5 @@
 /** Egress policies: few rows, read as a whole. */
-import type { EgressPolicy } from '../../domain/egress.ts';
+import type { EgressPolicy } from '../../domain/regions/egress.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { parseEgress } from './json-schemas.ts';

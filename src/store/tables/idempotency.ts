@@ -10,7 +10,7 @@
  * fail at the end.) SQLite has one writer, and the same statements hold there.
  */
 import { z } from 'zod';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal } from '../../domain/kernel/refusal.ts';
 import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';

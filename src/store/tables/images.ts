@@ -1,7 +1,7 @@
 /** Images of accounts; the operator's, in the same table with `ownerId` null: `catalog.ts`. */
 import type { Selectable } from 'kysely';
-import { endOperation, type Operation } from '../../domain/operation.ts';
-import { type Image, ownImageStates, type OwnImageState } from '../../domain/catalog.ts';
+import { endOperation, type Operation } from '../../domain/compute/operation.ts';
+import { type Image, ownImageStates, type OwnImageState } from '../../domain/regions/catalog.ts';
 import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { imageFromRow } from './catalog.ts';

@@ -1,13 +1,13 @@
 /** Columns of an instance. A new one needs a member of `InstanceTable`, a line and a migration. */
 import type { Selectable } from 'kysely';
-import { instanceId, userId } from '../../domain/ids.ts';
-import type { Region } from '../../domain/catalog.ts';
-import { desiredStates } from '../../domain/instance-states.ts';
-import type { Instance } from '../../domain/instance.ts';
-import { resumesAfter } from '../../domain/resume.ts';
-import { searchForm } from '../../domain/resource-labels.ts';
-import { publicInstance } from '../../domain/public-instance.ts';
-import { stopDueAtMs } from '../../domain/stop-policy.ts';
+import { instanceId, userId } from '../../domain/kernel/ids.ts';
+import type { Region } from '../../domain/regions/catalog.ts';
+import { desiredStates } from '../../domain/compute/instance-states.ts';
+import type { Instance } from '../../domain/compute/instance.ts';
+import { resumesAfter } from '../../domain/compute/resume.ts';
+import { searchForm } from '../../domain/kernel/resource-labels.ts';
+import { publicInstance } from '../../domain/compute/public-instance.ts';
+import { stopDueAtMs } from '../../domain/compute/stop-policy.ts';
 import {
   closedList,
   complete,

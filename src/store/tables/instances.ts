@@ -1,13 +1,13 @@
 /** Instances. Every change of a row writes the row's public text in the same statement. */
 import { sql, type RawBuilder } from 'kysely';
-import type { Region } from '../../domain/catalog.ts';
-import type { DiskUsage } from '../../domain/disk.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import { heldMounts } from '../../domain/instance-change.ts';
-import type { InstanceSort } from '../../domain/list-sorts.ts';
-import type { Instance, InstanceSpec } from '../../domain/instance.ts';
-import type { InstanceStatus } from '../../domain/instance-states.ts';
-import { publicInstance } from '../../domain/public-instance.ts';
+import type { Region } from '../../domain/regions/catalog.ts';
+import type { DiskUsage } from '../../domain/storage/disk.ts';
+import type { InstanceId } from '../../domain/kernel/ids.ts';
+import { heldMounts } from '../../domain/compute/instance-change.ts';
+import type { InstanceSort } from '../../domain/kernel/list-sorts.ts';
+import type { Instance, InstanceSpec } from '../../domain/compute/instance.ts';
+import type { InstanceStatus } from '../../domain/compute/instance-states.ts';
+import { publicInstance } from '../../domain/compute/public-instance.ts';
 import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
 import { isSqlite, locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';

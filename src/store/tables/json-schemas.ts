@@ -1,16 +1,16 @@
 /** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
-import { scopes, type Scope } from '../../domain/scopes.ts';
+import { scopes, type Scope } from '../../domain/access/scopes.ts';
 import { z } from 'zod';
-import { meters } from '../../domain/meter.ts';
-import type { GrantScope } from '../../domain/purse.ts';
-import { chargeModes, storageKinds } from '../../domain/catalog.ts';
-import { egressProtocols, type EgressPolicy } from '../../domain/egress.ts';
-import type { Drain } from '../../domain/drain.ts';
-import { diskKinds, poolNames, type DiskUsage } from '../../domain/disk.ts';
-import { ruleNames } from '../../domain/idle.ts';
-import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
-import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/instance-states.ts';
-import { readinessProofs } from '../../domain/instance.ts';
+import { meters } from '../../domain/money/meter.ts';
+import type { GrantScope } from '../../domain/money/purse.ts';
+import { chargeModes, storageKinds } from '../../domain/regions/catalog.ts';
+import { egressProtocols, type EgressPolicy } from '../../domain/regions/egress.ts';
+import type { Drain } from '../../domain/regions/drain.ts';
+import { diskKinds, poolNames, type DiskUsage } from '../../domain/storage/disk.ts';
+import { ruleNames } from '../../domain/compute/idle.ts';
+import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/kernel/ids.ts';
+import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/compute/instance-states.ts';
+import { readinessProofs } from '../../domain/compute/instance.ts';
 import type {
   Archive,
   ContainerShape,
@@ -18,14 +18,20 @@ import type {
   NodePort,
   Observed,
   PendingChange,
-} from '../../domain/instance.ts';
-import { weekdays, type OffPeak } from '../../domain/off-peak.ts';
-import { portAccesses } from '../../domain/port-access.ts';
-import { operationCauses, operationKinds, operationStates, progressUnits, stageNames } from '../../domain/operation.ts';
-import type { Operation, Progress } from '../../domain/operation.ts';
-import type { RegionSettings } from '../../domain/region-settings.ts';
-import type { StopPolicy } from '../../domain/stop-policy.ts';
-import { volumeSourceKinds, type VolumeSource } from '../../domain/volume.ts';
+} from '../../domain/compute/instance.ts';
+import { weekdays, type OffPeak } from '../../domain/regions/off-peak.ts';
+import { portAccesses } from '../../domain/access/port-access.ts';
+import {
+  operationCauses,
+  operationKinds,
+  operationStates,
+  progressUnits,
+  stageNames,
+} from '../../domain/compute/operation.ts';
+import type { Operation, Progress } from '../../domain/compute/operation.ts';
+import type { RegionSettings } from '../../domain/regions/region-settings.ts';
+import type { StopPolicy } from '../../domain/compute/stop-policy.ts';
+import { volumeSourceKinds, type VolumeSource } from '../../domain/storage/volume.ts';
 import { keysOf, parseJson } from '../db/columns.ts';
 
 export const texts: z.ZodType<string[]> = z.array(z.string());

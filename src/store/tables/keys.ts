@@ -4,7 +4,7 @@ import type { ApiKeyTable, RegistryCredentialTable, SshKeyTable } from '../db/ac
 import type { Schema } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
 import { accountById } from './accounts.ts';
-import { sshPrincipals } from '../../domain/ssh-key.ts';
+import { sshPrincipals } from '../../domain/access/ssh-key.ts';
 import type { Db } from '../store.ts';
 
 interface KeyRows {

@@ -1,6 +1,6 @@
 /** Labels in two forms: the JSON of a row, which lists show, and a row each, which filters find. */
 import { sql, type RawBuilder, type SqlBool } from 'kysely';
-import { labelsText, searchForm, type Labels } from '../../domain/resource-labels.ts';
+import { labelsText, searchForm, type Labels } from '../../domain/kernel/resource-labels.ts';
 import { positionIn } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
 

@@ -3,7 +3,7 @@
  * `balanceMicros`, `voucherMicros` and `creditMicros` are the sums of its entries.
  */
 import { sql, type Insertable, type Selectable } from 'kysely';
-import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
+import { grantKinds, type CreditGrant, type Purse } from '../../domain/money/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { locking, newRows } from '../db/dialect.ts';
 import { count, prepared } from '../db/prepared.ts';

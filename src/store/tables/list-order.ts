@@ -1,7 +1,7 @@
 /** Orders of lists that callers choose. Rows of equal value come newest first, as without one. */
 import { sql, type RawBuilder, type SelectQueryBuilder } from 'kysely';
-import { instanceStatuses } from '../../domain/instance-states.ts';
-import type { ListSort } from '../../domain/list-sorts.ts';
+import { instanceStatuses } from '../../domain/compute/instance-states.ts';
+import type { ListSort } from '../../domain/kernel/list-sorts.ts';
 
 /** In the order of a life, as a person looks for it; the text would begin with Archived. */
 const rankOfStatus = sql`case status ${sql.join(

@@ -1,7 +1,7 @@
 /** Steps of accounts whose money ends, and what accounts pay for at the moment. */
 import { sql } from 'kysely';
-import { meters } from '../../domain/meter.ts';
-import { costOf, moneySteps, type Cost, type MoneyState, type MoneyStep } from '../../domain/money-ladder.ts';
+import { meters } from '../../domain/money/meter.ts';
+import { costOf, moneySteps, type Cost, type MoneyState, type MoneyStep } from '../../domain/money/money-ladder.ts';
 import { oneOf } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';

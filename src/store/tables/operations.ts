@@ -2,11 +2,11 @@
  * The subject's row has the current operation; history has superseded ones and those of deleted
  * subjects. An operation only moves from row to history: read the row first.
  */
-import type { Operation, OperationKind, SubjectKind } from '../../domain/operation.ts';
-import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/operation.ts';
+import type { Operation, OperationKind, SubjectKind } from '../../domain/compute/operation.ts';
+import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/compute/operation.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
-import type { Snapshot } from '../../domain/snapshot.ts';
-import type { Volume, VolumeSourceKind } from '../../domain/volume.ts';
+import type { Snapshot } from '../../domain/storage/snapshot.ts';
+import type { Volume, VolumeSourceKind } from '../../domain/storage/volume.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { labelledText } from './labelled-rows.ts';

@@ -1,6 +1,6 @@
 /** Instances and volumes of all accounts, for operators. */
-import type { InstanceStatus } from '../../domain/instance-states.ts';
-import type { ListSort } from '../../domain/list-sorts.ts';
+import type { InstanceStatus } from '../../domain/compute/instance-states.ts';
+import type { ListSort } from '../../domain/kernel/list-sorts.ts';
 import type { Db } from '../store.ts';
 import { labelledText, matches } from './labelled-rows.ts';
 import { inOrder, orderOf } from './list-order.ts';

@@ -8,7 +8,7 @@ import {
   type Orphan,
   type OrphanHandling,
   type OrphanKind,
-} from '../../domain/orphan.ts';
+} from '../../domain/compute/orphan.ts';
 import { encodeFlag, oneOf } from '../db/columns.ts';
 import type { OrphanTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';

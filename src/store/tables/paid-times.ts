@@ -1,6 +1,6 @@
 /** Paid time of instances. The instance is locked before its row here. */
 import { sql, type Selectable, type SqlBool } from 'kysely';
-import { paidAheadModes, type PaidTime } from '../../domain/paid-time.ts';
+import { paidAheadModes, type PaidTime } from '../../domain/money/paid-time.ts';
 import { encodeFlag, oneOf } from '../db/columns.ts';
 import type { PaidTimeTable } from '../db/billing-schema.ts';
 import { count, prepared } from '../db/prepared.ts';

@@ -1,7 +1,7 @@
 import { sql, type Selectable } from 'kysely';
-import { regionId, type RegionId } from '../../domain/ids.ts';
-import { freeGB, type PoolRules, type PoolUsage } from '../../domain/pool.ts';
-import { poolNames, type CountedSpace, type PoolName } from '../../domain/disk.ts';
+import { regionId, type RegionId } from '../../domain/kernel/ids.ts';
+import { freeGB, type PoolRules, type PoolUsage } from '../../domain/storage/pool.ts';
+import { poolNames, type CountedSpace, type PoolName } from '../../domain/storage/disk.ts';
 import { oneOf } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { PoolTable } from '../db/schema.ts';

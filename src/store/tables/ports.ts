@@ -1,7 +1,7 @@
 /** Node ports, access settings (which reconciles never write), and links that open a port. */
 import { sql, type Selectable } from 'kysely';
-import type { Instance } from '../../domain/instance.ts';
-import type { AccessByPort } from '../../domain/port-access.ts';
+import type { Instance } from '../../domain/compute/instance.ts';
+import type { AccessByPort } from '../../domain/access/port-access.ts';
 import { parseJson } from '../db/columns.ts';
 import type { PortShareTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';

@@ -7,7 +7,7 @@ import {
   type Micros,
   type StorageKind,
   type StoragePrices,
-} from '../../domain/catalog.ts';
+} from '../../domain/regions/catalog.ts';
 import type { PriceChangeTable } from '../db/billing-schema.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';

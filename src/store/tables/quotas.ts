@@ -7,7 +7,7 @@ import {
   type QuotaName,
   type QuotaSet,
   type Usage,
-} from '../../domain/quota.ts';
+} from '../../domain/access/quota.ts';
 import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';

@@ -4,8 +4,8 @@
  */
 import { sql, type RawBuilder } from 'kysely';
 import { noteSmallRows } from '../../async/rows-read.ts';
-import { meters, meterStates, type Meter, type MeterState } from '../../domain/meter.ts';
-import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import { meters, meterStates, type Meter, type MeterState } from '../../domain/money/meter.ts';
+import type { TimeSpan } from '../../domain/money/usage-buckets.ts';
 import { oneOf } from '../db/columns.ts';
 import { isSqlite } from '../db/dialect.ts';
 import type { Db } from '../store.ts';

@@ -1,7 +1,7 @@
 import { sql, type Selectable } from 'kysely';
-import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
-import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
-import { volumeTypes } from '../../domain/disk.ts';
+import { regionId, snapshotId, userId, volumeId } from '../../domain/kernel/ids.ts';
+import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/storage/snapshot.ts';
+import { volumeTypes } from '../../domain/storage/disk.ts';
 import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { oneOf } from '../db/columns.ts';

@@ -1,8 +1,8 @@
 /** Instances that wait for off-peak windows, end with them, are reclaimed, or start again. */
 import { sql } from 'kysely';
-import { capacityOfSpec } from '../../domain/catalog.ts';
-import type { ResumableStop } from '../../domain/resume.ts';
-import type { SpotInstance } from '../../domain/spot.ts';
+import { capacityOfSpec } from '../../domain/regions/catalog.ts';
+import type { ResumableStop } from '../../domain/compute/resume.ts';
+import type { SpotInstance } from '../../domain/compute/spot.ts';
 import { parseJson } from '../db/columns.ts';
 import { count, prepared, type Parameter } from '../db/prepared.ts';
 import type { Db } from '../store.ts';

@@ -1,6 +1,6 @@
 /** Usage periods. The owner's account is locked before its periods. */
 import { sql, type RawBuilder, type Selectable, type SqlBool } from 'kysely';
-import type { Meter } from '../../domain/meter.ts';
+import type { Meter } from '../../domain/money/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
 import type { Flag } from '../db/columns.ts';
 import { newRows } from '../db/dialect.ts';

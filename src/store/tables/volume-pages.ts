@@ -6,7 +6,7 @@
 import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
 import { inOrder, orderOf } from './list-order.ts';
 import { count, prepared } from '../db/prepared.ts';
-import type { VolumeSort } from '../../domain/list-sorts.ts';
+import type { VolumeSort } from '../../domain/kernel/list-sorts.ts';
 import type { Db } from '../store.ts';
 
 const STRETCH = 64;

@@ -1,8 +1,8 @@
 import type { Selectable } from 'kysely';
-import { type DiskId, volumeTypes, type VolumeType } from '../../domain/disk.ts';
-import { searchForm } from '../../domain/resource-labels.ts';
-import { regionId, userId, volumeId } from '../../domain/ids.ts';
-import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/volume.ts';
+import { type DiskId, volumeTypes, type VolumeType } from '../../domain/storage/disk.ts';
+import { searchForm } from '../../domain/kernel/resource-labels.ts';
+import { regionId, userId, volumeId } from '../../domain/kernel/ids.ts';
+import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/storage/volume.ts';
 import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { parseJson, oneOf } from '../db/columns.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { decodeJwt } from 'jose';
 import { expect, test } from 'vitest';
 import { makePasswords, type Argon2id } from '../../../src/control/access/passwords.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { cheapArgon2id } from '../../fixtures/cheap-argon2id.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {

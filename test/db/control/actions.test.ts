@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { actions, type Action } from '../../../src/domain/instance-states.ts';
+import { actions, type Action } from '../../../src/domain/compute/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { handleOrphans } from '../../../src/control/orphans/handle-orphans.ts';
-import { idlePolicy } from '../../../src/domain/idle.ts';
+import { handleOrphans } from '../../../src/control/compute/orphans/handle-orphans.ts';
+import { idlePolicy } from '../../../src/domain/compute/idle.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';

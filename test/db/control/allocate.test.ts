@@ -1,8 +1,8 @@
 /** Promised disks whose blocks are missing get them, by one pass over the disks of a region. */
 import { expect, test } from 'vitest';
-import { makeAllocator } from '../../../src/control/volumes/allocate.ts';
-import { measureAllocations } from '../../../src/control/volumes/allocations.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { makeAllocator } from '../../../src/control/storage/allocate.ts';
+import { measureAllocations } from '../../../src/control/storage/allocations.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines, recordingLog } from '../../fixtures/store.ts';
 

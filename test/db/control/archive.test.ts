@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
-import { instanceId as idOf } from '../../../src/domain/ids.ts';
-import type { InstanceId } from '../../../src/domain/ids.ts';
-import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
-import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/instance-states.ts';
+import { instanceId as idOf } from '../../../src/domain/kernel/ids.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
+import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/compute/instance-states.ts';
 import { simulatedFault, type Verb } from '../../../src/engines/simulated/injected-faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 const FILE = '/root/kept';
 const DATA_FILE = '/root/dataDisk/kept';

@@ -1,11 +1,11 @@
 /** The audit log: order, hashes, retention, floods, and what its verification finds. */
 import { expect, test } from 'vitest';
-import { makeAudit } from '../../../src/control/audit/audit.ts';
-import { makeAuditChain } from '../../../src/control/audit/chain.ts';
-import type { AuditedRequest } from '../../../src/control/audit/record-writer.ts';
-import { verifyAudit, type AuditVerdict } from '../../../src/control/audit/verify.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import type { ChainLink } from '../../../src/domain/audit.ts';
+import { makeAudit } from '../../../src/control/access/audit/audit.ts';
+import { makeAuditChain } from '../../../src/control/access/audit/chain.ts';
+import type { AuditedRequest } from '../../../src/control/access/audit/record-writer.ts';
+import { verifyAudit, type AuditVerdict } from '../../../src/control/access/audit/verify.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import type { ChainLink } from '../../../src/domain/access/audit.ts';
 import { auditAfter, auditHead, saveAuditHead } from '../../../src/store/tables/audit.ts';
 import { saveSetting } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';

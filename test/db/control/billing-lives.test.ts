@@ -4,10 +4,10 @@
  * have the price of the moment at which it was agreed.
  */
 import { expect, test } from 'vitest';
-import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
-import { makeMetering } from '../../../src/control/billing/metering.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { lastFullMinute } from '../../../src/domain/charge.ts';
+import { makeChargeUsage } from '../../../src/control/money/charge-usage.ts';
+import { makeMetering } from '../../../src/control/money/metering.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { lastFullMinute } from '../../../src/domain/money/charge.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { makeRandom } from '../../fixtures/seeded-random.ts';

@@ -1,10 +1,10 @@
 /** When the books count: times of periods, the order of a minute's bookings, days of a budget. */
 import { expect, test } from 'vitest';
-import { realTime } from '../../../src/control/base/time.ts';
-import { countBudget, NOTHING_SETTLED } from '../../../src/control/billing/count-budget.ts';
-import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../../src/domain/durations.ts';
-import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
-import { STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { countBudget, NOTHING_SETTLED } from '../../../src/control/money/count-budget.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../../src/domain/kernel/durations.ts';
+import { instanceId as asInstanceId } from '../../../src/domain/kernel/ids.ts';
+import { STORAGE_UNIT_MS } from '../../../src/domain/money/meter.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { insertPeriod } from '../../../src/store/tables/usage-periods.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';

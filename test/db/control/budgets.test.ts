@@ -1,15 +1,15 @@
 /** Budgets of accounts: what counts, what they refuse and stop, and who may change them. */
 import { expect, test } from 'vitest';
 import { countingRows } from '../../../src/async/rows-read.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import type { BudgetInput } from '../../../src/control/billing/budgets.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import type { BudgetInput } from '../../../src/control/money/budgets.ts';
 import type { Caller } from '../../../src/control/index.ts';
-import { NOTHING_SETTLED } from '../../../src/control/billing/count-budget.ts';
-import { makeFollowBudgets, noteBudget } from '../../../src/control/billing/follow-budgets.ts';
-import { makeMetering } from '../../../src/control/billing/metering.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import { fromDollars } from '../../../src/domain/catalog.ts';
-import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
+import { NOTHING_SETTLED } from '../../../src/control/money/count-budget.ts';
+import { makeFollowBudgets, noteBudget } from '../../../src/control/money/follow-budgets.ts';
+import { makeMetering } from '../../../src/control/money/metering.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { fromDollars } from '../../../src/domain/regions/catalog.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
 import { budgetNamed } from '../../../src/store/tables/budgets.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';

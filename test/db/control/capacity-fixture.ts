@@ -1,11 +1,11 @@
 /** Small worlds and requests, for the tests of capacity and its queue. */
 import { randomUUID } from 'node:crypto';
-import { makeRegions } from '../../../src/control/base/regions.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { makeProbe } from '../../../src/control/capacity/probe.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import type { Capacity } from '../../../src/domain/catalog.ts';
-import type { HostSize } from '../../../src/domain/host-sizes.ts';
+import { makeRegions } from '../../../src/control/kernel/regions.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { makeProbe } from '../../../src/control/regions/capacity/probe.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import type { Capacity } from '../../../src/domain/regions/catalog.ts';
+import type { HostSize } from '../../../src/domain/regions/host-sizes.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';

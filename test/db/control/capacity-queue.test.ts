@@ -1,9 +1,9 @@
 /** The capacity queue: first come, first served, across server crashes and departures. */
 import { expect, test } from 'vitest';
-import { realTime, type Time } from '../../../src/control/base/time.ts';
+import { realTime, type Time } from '../../../src/control/kernel/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
-import { RESERVATION_MS } from '../../../src/domain/placement.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { RESERVATION_MS } from '../../../src/domain/regions/placement.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { queueLength, queueEntries } from '../../../src/store/tables/capacity.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { expectRefused } from './access-fixture.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';

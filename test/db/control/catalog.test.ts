@@ -1,9 +1,14 @@
 import { expect, test } from 'vitest';
-import { familiesOf, type Stock } from '../../../src/control/capacity/catalog.ts';
-import { makeRegionTexts } from '../../../src/control/catalog/region-texts.ts';
+import { familiesOf, type Stock } from '../../../src/control/regions/capacity/catalog.ts';
+import { makeRegionTexts } from '../../../src/control/regions/region-texts.ts';
 import { catalogAnswer } from '../../../src/contract/catalog.ts';
-import { instanceTypeId, regionId } from '../../../src/domain/ids.ts';
-import { defaultStoragePrices, type InstanceType, mapStoragePrices, toDollars } from '../../../src/domain/catalog.ts';
+import { instanceTypeId, regionId } from '../../../src/domain/kernel/ids.ts';
+import {
+  defaultStoragePrices,
+  type InstanceType,
+  mapStoragePrices,
+  toDollars,
+} from '../../../src/domain/regions/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';

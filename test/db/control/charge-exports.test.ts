@@ -1,7 +1,7 @@
 /** Charges of a month, as exports read them. */
 import { expect, test } from 'vitest';
-import type { ExportedCharge } from '../../../src/control/billing/focus-charges.ts';
-import { HOUR_MS } from '../../../src/domain/durations.ts';
+import type { ExportedCharge } from '../../../src/control/money/focus-charges.ts';
+import { HOUR_MS } from '../../../src/domain/kernel/durations.ts';
 import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';

@@ -1,10 +1,10 @@
 /** A run whose end was requested is charged until its container ends, at most for the grace. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import { STOP_GRACE_MS, type Limits } from '../../../src/domain/instance-states.ts';
-import { worthMicros } from '../../../src/domain/paid-time.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import { STOP_GRACE_MS, type Limits } from '../../../src/domain/compute/instance-states.ts';
+import { worthMicros } from '../../../src/domain/money/paid-time.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,9 +1,9 @@
 /** Use is charged from the start of the container; a start that the host ended is refunded. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import { instanceId } from '../../../src/domain/ids.ts';
-import { monthOf } from '../../../src/domain/usage-buckets.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
+import { monthOf } from '../../../src/domain/money/usage-buckets.ts';
 import { eventually, hasStatus, type World } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { settled, wrongBooks } from './consistency.ts';

@@ -4,7 +4,7 @@ import { execPath } from 'node:process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { spend } from '../../../src/domain/purse.ts';
+import { spend } from '../../../src/domain/money/purse.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { lockWallets, plainEntry, saveWallets, writeEntries } from '../../../src/store/tables/ledger.ts';

@@ -1,6 +1,6 @@
 /** Charging of more periods than one query looks through. */
 import { expect, test } from 'vitest';
-import { HOUR_MS, MINUTE_MS } from '../../../src/domain/durations.ts';
+import { HOUR_MS, MINUTE_MS } from '../../../src/domain/kernel/durations.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { chargingAt, seedVolumes } from './charging.ts';
 

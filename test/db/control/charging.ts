@@ -1,8 +1,8 @@
 /** Charging without control: accounts with volumes, and the task with a clock that a test moves. */
-import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
-import { makeMetering } from '../../../src/control/billing/metering.ts';
-import { regionId } from '../../../src/domain/ids.ts';
-import { STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
+import { makeChargeUsage } from '../../../src/control/money/charge-usage.ts';
+import { makeMetering } from '../../../src/control/money/metering.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
+import { STORAGE_UNIT_MS } from '../../../src/domain/money/meter.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { insertGrant, plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { insertPeriod } from '../../../src/store/tables/usage-periods.ts';

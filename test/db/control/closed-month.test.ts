@@ -1,9 +1,9 @@
 /** A month that is over, disturbed in every way that the API has, reads the same in every view. */
 import { expect, test } from 'vitest';
-import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
-import { makeMetering } from '../../../src/control/billing/metering.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { HOUR_MS, MINUTE_MS } from '../../../src/domain/durations.ts';
+import { makeChargeUsage } from '../../../src/control/money/charge-usage.ts';
+import { makeMetering } from '../../../src/control/money/metering.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { HOUR_MS, MINUTE_MS } from '../../../src/domain/kernel/durations.ts';
 import { deleteAccountRows } from '../../../src/store/tables/account-rows.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';

@@ -2,8 +2,8 @@
 import { getEventListeners } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
-import { makeCommands } from '../../../src/control/inside/commands.ts';
-import { makeConcurrencyLimit } from '../../../src/control/base/concurrency-limit.ts';
+import { makeCommands } from '../../../src/control/compute/inside/commands.ts';
+import { makeConcurrencyLimit } from '../../../src/control/kernel/concurrency-limit.ts';
 import type { OpenExec } from '../../../src/engines/contract.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';

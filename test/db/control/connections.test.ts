@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { lastingConnections, readConnections } from '../../../src/control/auto-stop/tcp-connections.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { lastingConnections, readConnections } from '../../../src/control/compute/auto-stop/tcp-connections.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 
 const HEAD = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';

@@ -1,7 +1,7 @@
 /** Money that administrators give and take back, and what the account can spend. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { CreditInput } from '../../../src/control/billing/credits.ts';
+import type { CreditInput } from '../../../src/control/money/credits.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { eventKinds, expectRefused, keyed } from './access-fixture.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { DiskSizes } from '../../../src/domain/desired-state.ts';
-import type { Limits } from '../../../src/domain/instance-states.ts';
+import type { DiskSizes } from '../../../src/domain/compute/desired-state.ts';
+import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -1,6 +1,6 @@
 /** A world with disks in memory, whose usage a test sets. */
-import type { DiskId, DiskEntry } from '../../../src/domain/disk.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import type { DiskId, DiskEntry } from '../../../src/domain/storage/disk.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { makeMemoryStorage, type MemoryStorage } from '../../simulation/storage.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World, type WorldOptions } from '../../fixtures/control.ts';

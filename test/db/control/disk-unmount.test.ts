@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

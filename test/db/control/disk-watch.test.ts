@@ -1,7 +1,7 @@
 /** Root disks that fill the host: which instances stop, for which reason, and which go on. */
 import { expect, test } from 'vitest';
-import { diagnoses } from '../../../src/domain/instance-states.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { diagnoses } from '../../../src/domain/compute/instance-states.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,8 +1,8 @@
-import { poolNamed } from '../../../src/control/volumes/disks.ts';
+import { poolNamed } from '../../../src/control/storage/disks.ts';
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
-import { instanceId, userId, type InstanceId } from '../../../src/domain/ids.ts';
+import { sweepRegion } from '../../../src/control/compute/orphans/sweep.ts';
+import { instanceId, userId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';

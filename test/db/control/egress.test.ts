@@ -1,6 +1,6 @@
 /** Egress policies in control: who has which, and when an engine learns them. */
 import { expect, test } from 'vitest';
-import type { EgressPolicy } from '../../../src/domain/egress.ts';
+import type { EgressPolicy } from '../../../src/domain/regions/egress.ts';
 import { isolated } from '../../fixtures/isolation.ts';
 import { eventually, makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { realTime } from '../../../src/control/base/time.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import { instanceId as asInstanceId } from '../../../src/domain/kernel/ids.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import type { SimulatedFault, Verb } from '../../../src/engines/simulated/injected-faults.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { onEngine } from '../../fixtures/store.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { VariableChange } from '../../../src/control/instances/environment.ts';
-import { makeSeal } from '../../../src/control/base/seal.ts';
+import type { VariableChange } from '../../../src/control/compute/instances/environment.ts';
+import { makeSeal } from '../../../src/control/kernel/seal.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { settled } from './consistency.ts';

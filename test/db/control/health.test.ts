@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { makeIdleDetector } from '../../../src/control/auto-stop/idle-detector.ts';
-import { makeTraffic } from '../../../src/control/auto-stop/traffic.ts';
-import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
-import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/idle.ts';
-import type { InstanceId } from '../../../src/domain/ids.ts';
-import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { makeIdleDetector } from '../../../src/control/compute/auto-stop/idle-detector.ts';
+import { makeTraffic } from '../../../src/control/access/routing/traffic.ts';
+import { noStopPolicy } from '../../../src/domain/compute/stop-policy.ts';
+import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/compute/idle.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
+import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import { makeHttpService, type Service } from '../../../src/engines/simulated/services.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeImagePulls } from '../../../src/control/images/image-pulls.ts';
+import { makeImagePulls } from '../../../src/control/regions/images/image-pulls.ts';
 import type { ImageProgress } from '../../../src/engines/contract.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { onEngine } from '../../fixtures/store.ts';

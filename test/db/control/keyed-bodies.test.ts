@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
+import { makeIdempotent } from '../../../src/control/kernel/idempotent.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { makeWorld } from '../../fixtures/control.ts';

@@ -1,6 +1,6 @@
 /** Launches that accounts keep under names. */
 import { expect, test } from 'vitest';
-import { MAX_TEMPLATE_CHARACTERS, MAX_TEMPLATES } from '../../../src/control/instances/launch-templates.ts';
+import { MAX_TEMPLATE_CHARACTERS, MAX_TEMPLATES } from '../../../src/control/compute/instances/launch-templates.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { eventKinds, expectRefused, keyed } from './access-fixture.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import type { RefusalCode } from '../../../src/domain/refusal.ts';
-import { regionId } from '../../../src/domain/ids.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import type { RefusalCode } from '../../../src/domain/kernel/refusal.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { saveRegion } from '../../../src/store/tables/catalog.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

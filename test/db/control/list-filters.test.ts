@@ -1,7 +1,7 @@
 /** Filters of lists, by names, labels and statuses, and the labels themselves. */
 import { expect, test } from 'vitest';
-import type { Labels } from '../../../src/domain/resource-labels.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import type { Labels } from '../../../src/domain/kernel/resource-labels.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 import { volumeOf } from './capacity-fixture.ts';

@@ -4,15 +4,15 @@
  */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
-import { makeRegionTexts } from '../../../src/control/catalog/region-texts.ts';
+import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { makeRegionTexts } from '../../../src/control/regions/region-texts.ts';
 import { wakeEntry } from '../../../src/store/tables/capacity.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 type RowOperation = 'insert' | 'update' | 'delete';
 

@@ -6,8 +6,8 @@ import {
   type LeasedRow,
   type ReconcileLoop,
   type ReconcileResult,
-} from '../../../src/control/base/reconcile-loop.ts';
-import { realTime, type Time } from '../../../src/control/base/time.ts';
+} from '../../../src/control/kernel/reconcile-loop.ts';
+import { realTime, type Time } from '../../../src/control/kernel/time.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { permanentHold, type Hold } from '../../../src/store/db/database-lock.ts';
 import type { LeaseRow } from '../../../src/store/db/leases.ts';

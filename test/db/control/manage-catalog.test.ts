@@ -1,7 +1,7 @@
 /** The catalog as data of administrators: versions, previews, retirements, upgrades. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { Refusal } from '../../../src/domain/refusal.ts';
+import type { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { catalogInstanceTypes } from '../../../src/store/tables/catalog.ts';
 import { openStore, migrations } from '../../../src/store/open.ts';

@@ -1,18 +1,18 @@
 /**
  * The disk timers' dependencies over a world, so that a test measures and unmounts when it likes.
  */
-import { makeDiskMeasurements } from '../../../src/control/volumes/disk-measurements.ts';
-import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk-orphans.ts';
+import { makeDiskMeasurements } from '../../../src/control/storage/disk-measurements.ts';
+import { deleteDiskOrphans, sweepDisks } from '../../../src/control/compute/orphans/disk-orphans.ts';
 import {
   makeFullDiskScan,
   measureByWalking,
   measureInstantDisks,
   measureRootDisks,
-} from '../../../src/control/volumes/disk-usage.ts';
-import { unmountUnused } from '../../../src/control/volumes/mounts.ts';
-import { makeRegions } from '../../../src/control/base/regions.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import type { DiskId } from '../../../src/domain/disk.ts';
+} from '../../../src/control/storage/disk-usage.ts';
+import { unmountUnused } from '../../../src/control/storage/mounts.ts';
+import { makeRegions } from '../../../src/control/kernel/regions.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import type { World } from '../../fixtures/control.ts';
 
 export interface Measuring {

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
-import { makeMetering, meteredInstance, type Metering } from '../../../src/control/billing/metering.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { rateOfInstance } from '../../../src/domain/meter.ts';
+import { makeChargeUsage } from '../../../src/control/money/charge-usage.ts';
+import { makeMetering, meteredInstance, type Metering } from '../../../src/control/money/metering.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { rateOfInstance } from '../../../src/domain/money/meter.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

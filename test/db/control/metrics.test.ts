@@ -1,12 +1,12 @@
 /** Metrics of the simulated engine, sampled on its clock, in both stores. */
 import { describe, expect, test } from 'vitest';
-import { makeFigures } from '../../../src/control/inside/metrics/figures.ts';
-import { makeMetrics } from '../../../src/control/inside/metrics/metrics.ts';
-import { makeSampler, type Sampler } from '../../../src/control/inside/metrics/sampler.ts';
-import { makeRegions } from '../../../src/control/base/regions.ts';
-import { MINUTE_MS, HOUR_MS } from '../../../src/domain/durations.ts';
-import { SAMPLE_MS, figureNames, type FigureName } from '../../../src/domain/metrics.ts';
-import { instanceId as idOf, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
+import { makeFigures } from '../../../src/control/compute/inside/metrics/figures.ts';
+import { makeMetrics } from '../../../src/control/compute/inside/metrics/metrics.ts';
+import { makeSampler, type Sampler } from '../../../src/control/compute/inside/metrics/sampler.ts';
+import { makeRegions } from '../../../src/control/kernel/regions.ts';
+import { MINUTE_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
+import { SAMPLE_MS, figureNames, type FigureName } from '../../../src/domain/compute/metrics.ts';
+import { instanceId as idOf, instanceIdOf, userId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { makeVirtualClock } from '../../fixtures/virtual-clock.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
@@ -14,7 +14,7 @@ import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { allotNodePort } from '../../../src/store/tables/ports.ts';
 import { insertEntry, plainEntry } from '../../../src/store/tables/ledger.ts';
 import { insertPeriod } from '../../../src/store/tables/usage-periods.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';

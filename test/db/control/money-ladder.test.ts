@@ -1,11 +1,11 @@
 /** What happens when the money of an account ends, and when it comes back. */
 import { expect, test } from 'vitest';
-import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
-import { instanceId as idOf } from '../../../src/domain/ids.ts';
-import type { MoneyRules } from '../../../src/domain/money-ladder.ts';
-import { makeFollowMoney, onlyWithoutMoney, type FollowMoneyDeps } from '../../../src/control/billing/follow-money.ts';
-import { makeMetering } from '../../../src/control/billing/metering.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
+import { instanceId as idOf } from '../../../src/domain/kernel/ids.ts';
+import type { MoneyRules } from '../../../src/domain/money/money-ladder.ts';
+import { makeFollowMoney, onlyWithoutMoney, type FollowMoneyDeps } from '../../../src/control/money/follow-money.ts';
+import { makeMetering } from '../../../src/control/money/metering.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { setting } from '../../../src/store/tables/catalog.ts';

@@ -1,9 +1,9 @@
 /** Every view of a month, as text; and whether their quantities and prices are their amounts. */
 import { expect } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { ReportRow } from '../../../src/control/billing/report.ts';
-import { priceUnitMs } from '../../../src/domain/meter.ts';
-import { monthSpan, type TimeSpan } from '../../../src/domain/usage-buckets.ts';
+import type { ReportRow } from '../../../src/control/money/report.ts';
+import { priceUnitMs } from '../../../src/domain/money/meter.ts';
+import { monthSpan, type TimeSpan } from '../../../src/domain/money/usage-buckets.ts';
 import { focusCsv } from '../../../src/edge/http/focus-csv.ts';
 import { statementCsv, statementPage } from '../../../src/edge/http/statement-files.ts';
 import type { World } from '../../fixtures/control.ts';

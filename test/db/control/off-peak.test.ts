@@ -1,6 +1,12 @@
 /** Instances of the mode `tidePerHour`, in windows that the test moves with its clock. */
 import { expect, test } from 'vitest';
-import { defaultOffPeak, ENDING_NOTICE_MS, NEVER_MS, type OffPeak, weekdays } from '../../../src/domain/off-peak.ts';
+import {
+  defaultOffPeak,
+  ENDING_NOTICE_MS,
+  NEVER_MS,
+  type OffPeak,
+  weekdays,
+} from '../../../src/domain/regions/off-peak.ts';
 import { saveDefaultRegion, thisMachine } from '../../../src/main/first-run.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';

@@ -1,8 +1,8 @@
 /** Opening a volume's files waits for the disk's mutex, and is refused after too long. */
 import { expect, test } from 'vitest';
-import { withDiskMutex } from '../../../src/control/volumes/disks.ts';
-import { makeOpenFiles } from '../../../src/control/volumes/mounts.ts';
-import { regionId, volumeId } from '../../../src/domain/ids.ts';
+import { withDiskMutex } from '../../../src/control/storage/disks.ts';
+import { makeOpenFiles } from '../../../src/control/storage/mounts.ts';
+import { regionId, volumeId } from '../../../src/domain/kernel/ids.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { folderFiles } from '../../../src/storage/files.ts';
 

@@ -2,15 +2,15 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
-import { diagnoses } from '../../../src/domain/instance-states.ts';
-import type { PublicOperation } from '../../../src/domain/public-operation.ts';
+import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { diagnoses } from '../../../src/domain/compute/instance-states.ts';
+import type { PublicOperation } from '../../../src/domain/compute/public-operation.ts';
 import { latestSeq } from '../../../src/store/tables/events.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 const pager = { currentPage: 1, pageSize: 50 };
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { DiskId } from '../../../src/domain/disk.ts';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';

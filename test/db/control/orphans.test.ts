@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { sweepRegion } from '../../../src/control/compute/orphans/sweep.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import type { OwnedObject } from '../../../src/engines/contract.ts';
 import { setOrphanHandling } from '../../../src/store/tables/orphans.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

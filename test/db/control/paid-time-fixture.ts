@@ -1,9 +1,9 @@
 /** A world whose types are paid ahead, with an account that has 100 dollars, and its books. */
 import { expect } from 'vitest';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import type { InstanceType } from '../../../src/domain/catalog.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import type { InstanceType } from '../../../src/domain/regions/catalog.ts';
 import { paidTimeOf } from '../../../src/store/tables/paid-times.ts';
 import { replaceTypes } from '../../fixtures/catalog.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';

@@ -1,9 +1,9 @@
 /** Time paid ahead: launch, end, renewal, refunds and changes of type, with their entries. */
 import { expect, test } from 'vitest';
-import { realTime } from '../../../src/control/base/time.ts';
-import type { StopAutomatically } from '../../../src/control/instances/actions.ts';
-import { makeRenewPaidTime } from '../../../src/control/billing/renew-paid-time.ts';
-import { addCalendar } from '../../../src/domain/calendar.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import type { StopAutomatically } from '../../../src/control/kernel/deps.ts';
+import { makeRenewPaidTime } from '../../../src/control/money/renew-paid-time.ts';
+import { addCalendar } from '../../../src/domain/kernel/calendar.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';

@@ -1,9 +1,9 @@
 /** Payments by Stripe's events: credited once, in any order, never silently lost. */
 import type { Updateable } from 'kysely';
 import { expect, test } from 'vitest';
-import { makePayments } from '../../../src/control/billing/payments.ts';
-import { makeReadStripe } from '../../../src/control/billing/stripe.ts';
-import { MAX_HELD_MICROS } from '../../../src/domain/purse.ts';
+import { makePayments } from '../../../src/control/money/payments.ts';
+import { makeReadStripe } from '../../../src/control/money/stripe.ts';
+import { MAX_HELD_MICROS } from '../../../src/domain/money/purse.ts';
 import type { AccountTable } from '../../../src/store/db/account-schema.ts';
 import { writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';

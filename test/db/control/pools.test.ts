@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { CountedSpace } from '../../../src/domain/disk.ts';
-import type { Space } from '../../../src/domain/pool.ts';
+import type { CountedSpace } from '../../../src/domain/storage/disk.ts';
+import type { Space } from '../../../src/domain/storage/pool.ts';
 import { readConfig } from '../../../src/main/config.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

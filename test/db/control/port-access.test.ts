@@ -1,7 +1,7 @@
 /** Access to ports on both stores: settings, links, and notification of gateways. */
 import { expect, test } from 'vitest';
 import type { Caller, RouteUpdate } from '../../../src/control/index.ts';
-import type { PortAccess } from '../../../src/domain/port-access.ts';
+import type { PortAccess } from '../../../src/domain/access/port-access.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-fixture.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

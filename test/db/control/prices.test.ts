@@ -1,6 +1,6 @@
 /** Prices of storage, the history of all prices, and what a change leaves alone. */
 import { expect, test } from 'vitest';
-import { makePriceHistory } from '../../../src/control/catalog/price-history.ts';
+import { makePriceHistory } from '../../../src/control/regions/price-history.ts';
 import { openPostgres } from '../../../src/store/db/postgres.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import { migrations, openStore } from '../../../src/store/open.ts';

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
+import { instanceId as asInstanceId } from '../../../src/domain/kernel/ids.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

@@ -3,14 +3,14 @@ import { expect, test } from 'vitest';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
-import { capacityOfSpec } from '../../../src/domain/catalog.ts';
+import { capacityOfSpec } from '../../../src/domain/regions/catalog.ts';
 import { adjustCapacity } from '../../../src/store/tables/capacity.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onEngine, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
-import type { RunningControl } from '../../../src/control/wiring.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import type { RunningControl } from '../../../src/main/control.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 interface Pair {
   world: World;
@@ -214,7 +214,7 @@ onEngine('postgres', 'two control processes', (open) => {
       );
       await world.running.control.instances.terminate(world.caller, one, null);
     }
-    const { deleteExpired } = await import('../../../src/control/base/delete-expired.ts');
+    const { deleteExpired } = await import('../../../src/control/kernel/delete-expired.ts');
     const stores = [world.store, await open.again(world.store), await open.again(world.store)];
     const deps = stores.map((store) => ({
       store,

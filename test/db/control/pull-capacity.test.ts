@@ -1,6 +1,6 @@
 /** A pull holds no capacity after its first failure, or for longer than `pullHoldMs`. */
 import { expect, test } from 'vitest';
-import type { Limits } from '../../../src/domain/instance-states.ts';
+import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { machineOf, makeSizedWorld } from './capacity-fixture.ts';

@@ -1,8 +1,8 @@
 /** Quotes: the costs of a launch beforehand, and a launch at the quoted price. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import { weekdays, type OffPeak } from '../../../src/domain/off-peak.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { weekdays, type OffPeak } from '../../../src/domain/regions/off-peak.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { expectRefused, keyed } from './access-fixture.ts';

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { actions, type Action } from '../../../src/domain/instance-states.ts';
+import { actions, type Action } from '../../../src/domain/compute/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, volumeOf, type SizedWorld } from './capacity-fixture.ts';
 import { becomesConsistent, settled } from './consistency.ts';

@@ -1,9 +1,9 @@
 /** Registry credentials: one for each server of an account, sealed at rest, never shown again. */
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
-import { makeRegistries } from '../../../src/control/images/registries.ts';
-import { makeSeal } from '../../../src/control/base/seal.ts';
+import { makeIdempotent } from '../../../src/control/kernel/idempotent.ts';
+import { makeRegistries } from '../../../src/control/regions/images/registries.ts';
+import { makeSeal } from '../../../src/control/kernel/seal.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { pictureOf } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';

@@ -1,6 +1,6 @@
 /** Start-up repair after a reboot of the host or engine: the desired state, and nothing twice. */
 import { expect, test } from 'vitest';
-import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
+import { instanceId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
@@ -87,7 +87,7 @@ onBothEngines('start-up repair', (open) => {
     // No hint reports what ends while the engine is away.
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     world.engine.host.goAway(3_600_000);
-    const { makeProbe } = await import('../../../src/control/capacity/probe.ts');
+    const { makeProbe } = await import('../../../src/control/regions/capacity/probe.ts');
     const probe = makeProbe(deps);
     await probe();
     expect(world.drivers.health.answers).toBe(false);

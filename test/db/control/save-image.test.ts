@@ -1,7 +1,7 @@
 /** Saved images: created once, launched with their files, and removed in the end. */
 import { expect, test } from 'vitest';
-import { instanceId as idOf } from '../../../src/domain/ids.ts';
-import type { Operation } from '../../../src/domain/operation.ts';
+import { instanceId as idOf } from '../../../src/domain/kernel/ids.ts';
+import type { Operation } from '../../../src/domain/compute/operation.ts';
 import { simulatedFault } from '../../../src/engines/simulated/injected-faults.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

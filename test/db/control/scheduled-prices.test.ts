@@ -1,6 +1,6 @@
 /** Prices for a later time: when they count, for whom, and how they are taken back. */
 import { expect, test } from 'vitest';
-import type { ChargeMode } from '../../../src/domain/catalog.ts';
+import type { ChargeMode } from '../../../src/domain/regions/catalog.ts';
 import { eventually, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { expectRefused, keyed } from './access-fixture.ts';

@@ -1,5 +1,5 @@
 /** The whole server on PostgreSQL, as `BERTH_DATABASE_URL` makes it. */
-import { poolNamed } from '../../../src/control/volumes/disks.ts';
+import { poolNamed } from '../../../src/control/storage/disks.ts';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /** Accounts of identities that a login provider vouches for. */
 import { expect, test } from 'vitest';
-import type { Identity } from '../../../src/domain/sign-on-rules.ts';
+import type { Identity } from '../../../src/domain/access/sign-on-rules.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { adminOf, annaOf, eventKinds, expectRefused, HOME, openFixture, type AccessFixture } from './access-fixture.ts';
 

@@ -1,7 +1,7 @@
 /** Scripts of an instance: how they ended, by its message, and the start command's log. */
 import { expect, test } from 'vitest';
-import { parseConsole } from '../../../src/control/instances/readiness.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { parseConsole } from '../../../src/control/compute/instances/readiness.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 

@@ -1,11 +1,11 @@
 /** Books written by a test: periods with their charges, and entries that move the balances. */
-import { makeChargeExports } from '../../../src/control/billing/focus-charges.ts';
-import { makeStatements } from '../../../src/control/billing/statement.ts';
-import { makeUsage } from '../../../src/control/billing/usage-report.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { accrue } from '../../../src/domain/charge.ts';
-import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
-import type { Meter, MeterState } from '../../../src/domain/meter.ts';
+import { makeChargeExports } from '../../../src/control/money/focus-charges.ts';
+import { makeStatements } from '../../../src/control/money/statement.ts';
+import { makeUsage } from '../../../src/control/money/usage-report.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { accrue } from '../../../src/domain/money/charge.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
+import type { Meter, MeterState } from '../../../src/domain/money/meter.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { callerOf } from '../../fixtures/caller.ts';

@@ -1,14 +1,14 @@
 /** Statements and usage over periods and entries written by the test: sums to the micro-dollar. */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
 import { chargesSoFar, nextSlice } from '../../../src/store/tables/report-rows.ts';
 import { insertPeriod, setCharging } from '../../../src/store/tables/usage-periods.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { countingRows } from '../../../src/async/rows-read.ts';
-import { partsOf } from '../../../src/control/billing/report.ts';
-import type { UsageRequest } from '../../../src/control/billing/usage-report.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { partsOf } from '../../../src/control/money/report.ts';
+import type { UsageRequest } from '../../../src/control/money/usage-report.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
-import { makeStopDue } from '../../../src/control/auto-stop/stop-policy.ts';
-import type { StopPolicyRequest } from '../../../src/domain/stop-policy.ts';
+import { makeStopDue } from '../../../src/control/compute/auto-stop/stop-policy.ts';
+import type { StopPolicyRequest } from '../../../src/domain/compute/stop-policy.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { insertOwners, instanceRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

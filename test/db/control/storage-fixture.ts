@@ -1,8 +1,8 @@
 /** Requests and observations for tests of volumes and snapshots. */
 import { expect } from 'vitest';
-import type { CopyRequest } from '../../../src/control/volumes/new-volume.ts';
-import type { PublicSnapshot } from '../../../src/domain/snapshot.ts';
-import type { PublicVolume } from '../../../src/domain/volume.ts';
+import type { CopyRequest } from '../../../src/control/storage/new-volume.ts';
+import type { PublicSnapshot } from '../../../src/domain/storage/snapshot.ts';
+import type { PublicVolume } from '../../../src/domain/storage/volume.ts';
 import { eventually, textOf, type World } from '../../fixtures/control.ts';
 
 const ALL = { currentPage: 1, pageSize: 500 };

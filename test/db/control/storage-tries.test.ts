@@ -1,6 +1,6 @@
 /** Failing hosts: storage operations are retried, then fail permanently with the reason. */
 import { expect, test } from 'vitest';
-import { defaultLimits } from '../../../src/domain/instance-states.ts';
+import { defaultLimits } from '../../../src/domain/compute/instance-states.ts';
 import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,13 +1,13 @@
 /** The sweeps' dependencies over a world, so that a test sweeps when it likes; and orphans. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import { handleOrphans, type HandleOrphansDeps } from '../../../src/control/orphans/handle-orphans.ts';
-import type { ProbeDeps } from '../../../src/control/capacity/probe.ts';
-import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
-import { makeRegions } from '../../../src/control/base/regions.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { instanceId, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
-import { defaultOrphanPolicy, type OrphanPolicy } from '../../../src/domain/orphan.ts';
+import { handleOrphans, type HandleOrphansDeps } from '../../../src/control/compute/orphans/handle-orphans.ts';
+import type { ProbeDeps } from '../../../src/control/regions/capacity/probe.ts';
+import { sweepRegion } from '../../../src/control/compute/orphans/sweep.ts';
+import { makeRegions, type RegionDrivers } from '../../../src/control/kernel/regions.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { instanceId, instanceIdOf, userId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
+import { defaultOrphanPolicy, type OrphanPolicy } from '../../../src/domain/compute/orphan.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { orphansOf } from '../../../src/store/tables/orphans.ts';
 import type { World } from '../../fixtures/control.ts';
@@ -28,7 +28,7 @@ export function sweeping(
 ): Sweeping {
   const warned: Sweeping['warned'] = [];
   const ignore = (): void => {};
-  const deps = {
+  const deps: Sweeping['deps'] = {
     store: world.store,
     regions: makeRegions([world.drivers]),
     time: { ...realTime, now },
@@ -40,7 +40,7 @@ export function sweeping(
     },
     // A volume that becomes Bound wakes the instances' loop.
     changes: { publish: () => void volumeOf(world).catch(() => {}) },
-    onEngineAnswers: async () => {},
+    onEngineAnswers: async (drivers: RegionDrivers) => void (await sweepRegion(deps, drivers)),
     releasedListedMs: 3_600_000,
     eventRetentionMs: 30 * DAY_MS,
     orphans: policy,

@@ -1,7 +1,7 @@
 /** Changes of an instance after its launch, and starts without its GPUs. */
 import { expect, test } from 'vitest';
-import { instanceId as idOf, type InstanceId } from '../../../src/domain/ids.ts';
-import type { UpdateInput } from '../../../src/control/instances/instances.ts';
+import { instanceId as idOf, type InstanceId } from '../../../src/domain/kernel/ids.ts';
+import type { UpdateInput } from '../../../src/control/compute/instances/instances.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { regionRow } from '../store/rows.ts';

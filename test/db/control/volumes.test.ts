@@ -3,7 +3,7 @@ import { measuring } from './measuring.ts';
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { PublicVolume } from '../../../src/domain/volume.ts';
+import type { PublicVolume } from '../../../src/domain/storage/volume.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,12 +1,12 @@
 /** Webhooks over the events of real accounts, with receivers of the test and virtual time. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import type { Caller } from '../../../src/control/base/caller.ts';
-import { makeWebhookDelivery } from '../../../src/control/webhooks/deliver.ts';
-import type { SendWebhook, WebhookResult } from '../../../src/control/webhooks/send-webhook.ts';
-import { makeWebhooks } from '../../../src/control/webhooks/webhooks.ts';
+import { makeIdempotent } from '../../../src/control/kernel/idempotent.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import type { Caller } from '../../../src/control/kernel/caller.ts';
+import { makeWebhookDelivery } from '../../../src/control/delivery/webhooks/deliver.ts';
+import type { SendWebhook, WebhookResult } from '../../../src/control/delivery/webhooks/send-webhook.ts';
+import { makeWebhooks } from '../../../src/control/delivery/webhooks/webhooks.ts';
 import { dueWebhooks } from '../../../src/store/tables/webhooks.ts';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';

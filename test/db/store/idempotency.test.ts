@@ -1,6 +1,6 @@
 /** A request sent many times with one key runs once, with the same answer to all. */
 import { expect, test } from 'vitest';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { deleteAnswersBefore, storeAnswer, claimIdempotencyKey } from '../../../src/store/tables/idempotency.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

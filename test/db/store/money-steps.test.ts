@@ -1,6 +1,6 @@
 /** Dates of accounts whose money has ended. */
 import { expect, test } from 'vitest';
-import { moneySteps } from '../../../src/domain/money-ladder.ts';
+import { moneySteps } from '../../../src/domain/money/money-ladder.ts';
 import { shiftMoneyDates } from '../../../src/store/tables/money-steps.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';

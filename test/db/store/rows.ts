@@ -1,8 +1,8 @@
 /** Rows with plausible values in every column, any of them given. */
 import type { Insertable } from 'kysely';
-import { noUsage } from '../../../src/domain/disk.ts';
-import { beginOperation } from '../../../src/domain/operation.ts';
-import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
+import { noUsage } from '../../../src/domain/storage/disk.ts';
+import { beginOperation } from '../../../src/domain/compute/operation.ts';
+import { noStopPolicy } from '../../../src/domain/compute/stop-policy.ts';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import type { Db } from '../../../src/store/store.ts';
 

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { containerName } from '../../../src/engines/labels.ts';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
 import { docker, until } from '../../fixtures/server-process.ts';
 

@@ -1,6 +1,6 @@
 /** Archive, start and save of root disks on a real engine, stored locally and in a registry. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Limits } from '../../../src/domain/instance-states.ts';
+import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { hasContainer, namesUnder, shell } from './container-shell.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
 import { openStore } from '../../../src/store/open.ts';

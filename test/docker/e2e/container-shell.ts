@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream';
 import type Docker from 'dockerode';
 import { text } from 'node:stream/consumers';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { docker } from '../../fixtures/server-process.ts';
 

@@ -7,7 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import type { IdleLimits } from '../../../src/domain/idle.ts';
+import type { IdleLimits } from '../../../src/domain/compute/idle.ts';
 import { executeRequest } from '../../fixtures/jupyter.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { login, until } from '../../fixtures/server-process.ts';

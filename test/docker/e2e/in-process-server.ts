@@ -11,10 +11,15 @@ import type Docker from 'dockerode';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import type { InstanceObject, LaunchRequest } from '../../../src/contract/instance.ts';
-import { realTime, type Time } from '../../../src/control/base/time.ts';
-import type { IdleLimits } from '../../../src/domain/idle.ts';
-import { diagnoses, type Diagnosis, type InstanceStatus, type Limits } from '../../../src/domain/instance-states.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
+import { realTime, type Time } from '../../../src/control/kernel/time.ts';
+import type { IdleLimits } from '../../../src/domain/compute/idle.ts';
+import {
+  diagnoses,
+  type Diagnosis,
+  type InstanceStatus,
+  type Limits,
+} from '../../../src/domain/compute/instance-states.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { readConfig } from '../../../src/main/config.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Limits } from '../../../src/domain/instance-states.ts';
+import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, test, type TestContext } from 'vitest';
-import type { Limits } from '../../../src/domain/instance-states.ts';
+import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { makeRegistry, type Registry } from '../engines/docker-registry.ts';

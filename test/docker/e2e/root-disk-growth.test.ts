@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { diagnoses } from '../../../src/domain/instance-states.ts';
+import { diagnoses } from '../../../src/domain/compute/instance-states.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { mountExt4, type MountedFileSystem } from '../storage/file-systems.ts';
 import { shell } from './container-shell.ts';

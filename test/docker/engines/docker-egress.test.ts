@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { EgressPolicies, EgressPolicy } from '../../../src/domain/egress.ts';
+import type { EgressPolicies, EgressPolicy } from '../../../src/domain/regions/egress.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import { chainName } from '../../../src/engines/docker/network/firewall-rules.ts';
 import { egressChainName } from '../../../src/engines/docker/network/egress-rules.ts';

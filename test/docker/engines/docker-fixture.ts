@@ -22,8 +22,8 @@ import { makeControlVolumes } from '../../../src/engines/docker/container/contro
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
 import { makeHost, NO_JOINS, NO_SOCKETS, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 import { makeIsolation, type IsolationConfig } from '../../../src/engines/docker/host/isolation.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import type { Engine } from '../../../src/engines/contract.ts';
 import { containerName, dockerName, labels, networkName } from '../../../src/engines/labels.ts';
 import { buildRecipe } from '../../../src/engines/docker/image/build.ts';

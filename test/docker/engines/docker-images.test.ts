@@ -5,7 +5,7 @@ import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import { listedRef, splitRef } from '../../../src/engines/docker/image/refs.ts';
 import { registryFault } from '../../../src/engines/docker/image/registry-faults.ts';
 import { makeTransferProgress } from '../../../src/engines/docker/image/transfers.ts';

@@ -13,7 +13,7 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { longDescribe, longTest } from '../../fixtures/long-test.ts';
-import type { InstanceId, UserId } from '../../../src/domain/ids.ts';
+import type { InstanceId, UserId } from '../../../src/domain/kernel/ids.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import type { DockerMode } from '../../../src/engines/docker/client/host-facts.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
@@ -31,7 +31,7 @@ import {
   until,
   type Subject,
 } from '../../conformance/subject.ts';
-import type { EgressPolicy } from '../../../src/domain/egress.ts';
+import type { EgressPolicy } from '../../../src/domain/regions/egress.ts';
 import { removeChains } from '../../../scripts/lib/packet-filter.ts';
 import { OUTSIDE, startOutsideHost, TCP_ALLOWED, TCP_OTHER } from './outside-host.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';

@@ -11,7 +11,7 @@ import { text } from 'node:stream/consumers';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import { makeNetworkChild } from '../../../src/engines/docker/network/parent.ts';
 import type { EngineSpec, InstanceNetwork } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';

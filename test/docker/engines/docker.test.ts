@@ -10,7 +10,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { kernelLimits } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import {

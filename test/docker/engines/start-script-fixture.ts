@@ -9,7 +9,7 @@ import Docker from 'dockerode';
 import { afterAll, beforeAll, expect, onTestFinished, vi } from 'vitest';
 import WebSocket from 'ws';
 import { z } from 'zod';
-import { shellExports, type Environment } from '../../../src/domain/environment.ts';
+import { shellExports, type Environment } from '../../../src/domain/compute/environment.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 
 export const run = promisify(execFile);

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Environment } from '../../../src/domain/environment.ts';
+import type { Environment } from '../../../src/domain/compute/environment.ts';
 import { runCell } from '../../fixtures/jupyter.ts';
 import { longTest } from '../../fixtures/long-test.ts';
 import { docker, eventually, image, images, lab, run, start } from './start-script-fixture.ts';

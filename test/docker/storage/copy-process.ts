@@ -2,7 +2,7 @@
  * Copies a disk in a process that a test kills: `copy-process.ts directory|live|atomic <root>
  * <from> <to>`.
  */
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 

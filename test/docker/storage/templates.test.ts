@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { longTest } from '../../fixtures/long-test.ts';
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';

@@ -2,7 +2,7 @@
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, afterAll, expect, test } from 'vitest';
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { prepareRoot } from '../../../src/storage/layout.ts';

@@ -4,13 +4,13 @@
  */
 import { openUrl } from '../../../src/main/public-addresses.ts';
 import { randomBytes, randomUUID } from 'node:crypto';
-import { makeControl } from '../../../src/control/wiring.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { makeRegions } from '../../../src/control/base/regions.ts';
+import { makeControl } from '../../../src/main/control.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { makeRegions } from '../../../src/control/kernel/regions.ts';
 import type { Control } from '../../../src/control/index.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import { imageId, instanceTypeId, regionId } from '../../../src/domain/ids.ts';
-import { type ChargeMode, fromDollars } from '../../../src/domain/catalog.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import { imageId, instanceTypeId, regionId } from '../../../src/domain/kernel/ids.ts';
+import { type ChargeMode, fromDollars } from '../../../src/domain/regions/catalog.ts';
 import type { Engine, Probe } from '../../../src/engines/contract.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
@@ -20,7 +20,7 @@ import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
 import { makeControlDeps, makeDrivers } from '../../fixtures/control-deps.ts';
 import { isolated } from '../../fixtures/isolation.ts';
 import { aRegion } from '../../fixtures/region.ts';
-import { makeAudit } from '../../../src/control/audit/audit.ts';
+import { makeAudit } from '../../../src/control/access/audit/audit.ts';
 import { auditAfter, type AuditRow } from '../../../src/store/tables/audit.ts';
 import { secretsKey } from '../../fixtures/test-seal.ts';
 import { openTempStore } from '../../fixtures/store.ts';

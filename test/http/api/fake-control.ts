@@ -1,11 +1,11 @@
 import type { Access, Caller, Control, Files, Forwarding } from '../../../src/control/index.ts';
-import type { Catalog } from '../../../src/control/capacity/catalog.ts';
-import type { Instances } from '../../../src/control/instances/instances.ts';
-import type { Snapshots } from '../../../src/control/volumes/snapshots.ts';
-import type { Volumes } from '../../../src/control/volumes/volumes.ts';
-import type { Images } from '../../../src/control/images/images.ts';
-import type { Registries } from '../../../src/control/images/registries.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import type { Catalog } from '../../../src/control/regions/capacity/catalog.ts';
+import type { Instances } from '../../../src/control/compute/instances/instances.ts';
+import type { Snapshots } from '../../../src/control/storage/snapshots.ts';
+import type { Volumes } from '../../../src/control/storage/volumes.ts';
+import type { Images } from '../../../src/control/regions/images/images.ts';
+import type { Registries } from '../../../src/control/regions/images/registries.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 
 export const GOOD_TOKEN = 'good';
 export const ADMIN_TOKEN = 'good-admin';

@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import {
   ALICE,

@@ -1,7 +1,7 @@
 /** Scopes and addresses of API keys, at routes of JSON, streams and WebSockets. */
 import { expect, onTestFinished, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
-import { mayUse, scopes, type Scope } from '../../../src/domain/scopes.ts';
+import { mayUse, scopes, type Scope } from '../../../src/domain/access/scopes.ts';
 import { startApi, startEdge } from './harness.ts';
 
 test('a key reaches the routes of its scopes, and no others', async () => {

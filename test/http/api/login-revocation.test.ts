@@ -3,8 +3,8 @@
  * other logins continue.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import { makeRevocations } from '../../../src/control/routing/revocations.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { makeRevocations } from '../../../src/control/access/routing/revocations.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openStream } from './event-fixture.ts';
 import { bearer, execFixture, openExec, openTerminal } from './exec-fixture.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { presentMetrics } from '../../../src/edge/http/presenters.ts';
 import { metricsAnswer } from '../../../src/contract/metrics.ts';
-import type { InstanceMetrics } from '../../../src/control/inside/metrics/metrics.ts';
+import type { InstanceMetrics } from '../../../src/control/compute/inside/metrics/metrics.ts';
 import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 
 const HOUR_MS = 3_600_000;

@@ -1,6 +1,6 @@
 /** The page of open registration, and its route. */
 import { expect, onTestFinished, test } from 'vitest';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { fakeControl } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 

@@ -11,7 +11,8 @@ async function start(rate: number, more: Partial<ApiOptions> = {}): Promise<Bare
     quotas: { requestsPerSecond: () => rate },
     instances: { launch: async () => ({ instanceId: 'notebook-1', operationId: 'notebook-1.1' }) },
   });
-  const api = await startEdge(control, more);
+  // No bucket fills while a slow machine is at it.
+  const api = await startEdge(control, { rateClock: () => 0, ...more });
   onTestFinished(() => api.stop());
   return api;
 }
@@ -22,7 +23,7 @@ test('counts a create as five lists, then answers 429 with the wait and what is 
   const first = await info();
   expect(first.headers).toMatchObject({ 'ratelimit-policy': '"account";q=20;w=10', ratelimit: '"account";r=19;t=1' });
   await api.post('/instance/create', launchRequest(), { token });
-  expect((await info()).headers.ratelimit).toMatch(/^"account";r=1[34];t=[34]$/);
+  expect((await info()).headers.ratelimit).toBe('"account";r=13;t=4');
   for (let count = 0; count < 12; count += 1) await info();
   const refused = await api.post('/instance/create', launchRequest(), { token });
   expect(refused).toMatchObject({ status: 429, headers: { 'x-error-code': 'too_many_requests' } });

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { noteQuery } from '../../../src/async/rows-read.ts';
 import { jsonRouteNames, routeNames, routeOf } from '../../../src/contract/routes.ts';
 import type { Control } from '../../../src/control/index.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { costOfRows, makeRequestRates } from '../../../src/edge/http/request-rates.ts';
 import { needsSpace } from '../../../src/edge/http/space-guard.ts';
 import { exampleRequest } from '../server/route-requests.ts';

@@ -1,8 +1,8 @@
 /** Logins by a real provider of OpenID Connect. */
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
-import type { SignOnRules } from '../../../src/domain/sign-on-rules.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
+import type { SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
 import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/login-provider.ts';
 import { Browser, CLIENT, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
 import { startApi, startEdge, type BareApi, type TestApi } from './harness.ts';

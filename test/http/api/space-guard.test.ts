@@ -1,7 +1,7 @@
 /** Requests while the disk of the database is full. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routeOf } from '../../../src/contract/routes.ts';
-import { storageFull } from '../../../src/domain/refusal.ts';
+import { storageFull } from '../../../src/domain/kernel/refusal.ts';
 import { ADMIN_TOKEN, fakeControl } from './fake-control.ts';
 import { startEdge, type BareApi } from './harness.ts';
 

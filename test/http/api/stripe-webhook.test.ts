@@ -1,9 +1,9 @@
 /** The address that Stripe calls: raw bodies, no login, off without a secret. */
 import { expect, onTestFinished, test } from 'vitest';
 import { checkoutEvent, STRIPE_SECRET, stripeSignature } from '../../fixtures/stripe-events.ts';
-import { makeReadStripe } from '../../../src/control/billing/stripe.ts';
-import { makePayments } from '../../../src/control/billing/payments.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { makeReadStripe } from '../../../src/control/money/stripe.ts';
+import { makePayments } from '../../../src/control/money/payments.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import { startApi, startEdge } from './harness.ts';
 
 const PATH = '/api/payment/stripe';

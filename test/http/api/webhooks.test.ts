@@ -7,9 +7,9 @@ import type { TLSSocket } from 'node:tls';
 import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { realTime } from '../../../src/control/base/time.ts';
-import { makeSendWebhook, type SendWebhookOptions } from '../../../src/control/webhooks/send-webhook.ts';
-import { messageId, newWebhookSecret, signedHeaders } from '../../../src/control/webhooks/sign-webhook.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
+import { makeSendWebhook, type SendWebhookOptions } from '../../../src/control/delivery/webhooks/send-webhook.ts';
+import { messageId, newWebhookSecret, signedHeaders } from '../../../src/control/delivery/webhooks/sign-webhook.ts';
 
 const NAME = 'hooks.test';
 let server: Server;

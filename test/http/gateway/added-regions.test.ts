@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import type { RegionDrivers } from '../../../src/control/base/regions.ts';
+import type { RegionDrivers } from '../../../src/control/kernel/regions.ts';
 import type { Engine } from '../../../src/engines/contract.ts';
 import { readConfig } from '../../../src/main/config.ts';
 import { makeOpenRegion } from '../../../src/main/open-region.ts';

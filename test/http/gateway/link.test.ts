@@ -7,15 +7,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Forwarding, GatewayRoute, RegionToOpen, RouteTable, RouteUpdate } from '../../../src/control/index.ts';
-import { makeRevocations } from '../../../src/control/routing/revocations.ts';
+import { makeRevocations } from '../../../src/control/access/routing/revocations.ts';
 import type {
   RevocationSubject,
   OpenedPort,
   SshIdentity,
   SshLogin,
-} from '../../../src/control/routing/gateway-types.ts';
-import { regionId } from '../../../src/domain/ids.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+} from '../../../src/control/access/routing/gateway-types.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow-control.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import type { LinkServer } from '../../../src/edge/link/link-server.ts';

@@ -1,6 +1,6 @@
 /** Access matrix of ports: each setting, visitor and address, by request and WebSocket. */
 import { describe, expect, test } from 'vitest';
-import type { PortAccess } from '../../../src/domain/port-access.ts';
+import type { PortAccess } from '../../../src/domain/access/port-access.ts';
 import { ALICE, ask, idOf, jwtOf, keyOf, MALLORY, sendRaw, serve, start, until, type Harness } from './harness.ts';
 
 const [A, M] = [idOf('a'), idOf('b')];

@@ -8,9 +8,9 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { makeTerminalHost } from '../../../src/control/inside/terminals/local-host.ts';
-import type { TerminalHost, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { makeTerminalHost } from '../../../src/control/compute/inside/terminals/local-host.ts';
+import type { TerminalHost, TerminalMessage } from '../../../src/control/compute/inside/terminals/terminal-host.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import { makeTerminalClient } from '../../../src/edge/link/terminal-client.ts';
 import type { LinkServer } from '../../../src/edge/link/link-server.ts';
 import { serveTerminals } from '../../../src/edge/link/terminal-server.ts';
@@ -122,7 +122,7 @@ test('reports refusals of the engine before the upgrade', async () => {
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   world.engine.openExec = async () => {
-    const { EngineFault } = await import('../../../src/domain/engine-fault.ts');
+    const { EngineFault } = await import('../../../src/domain/regions/engine-fault.ts');
     throw new EngineFault('no_capacity', 'the instance has reached its limit of processes', { retry: true });
   };
   const refused = await openTerminal(api.port, { instanceId }, admin).catch((error: unknown) => error);

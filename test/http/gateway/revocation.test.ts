@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { GatewayRoute } from '../../../src/control/index.ts';
-import type { RevocationSubject } from '../../../src/control/routing/gateway-types.ts';
+import type { RevocationSubject } from '../../../src/control/access/routing/gateway-types.ts';
 import { Revocation, type OpenAccess } from '../../../src/edge/gateway/revocation.ts';
 import { ALICE, API_ORIGIN, idOf, onCleanup, until } from './harness.ts';
 

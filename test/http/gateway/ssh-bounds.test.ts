@@ -13,8 +13,8 @@ import { makeBufferedBytes } from '../../../src/edge/ssh/buffered-bytes.ts';
 import { forwardConnection } from '../../../src/edge/ssh/join.ts';
 import { makeKeyedLimit, makeLimit } from '../../../src/async/limits.ts';
 import { runProgram } from '../../../src/edge/ssh/program.ts';
-import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { makeSshHostKeys } from '../../../src/control/access/routing/ssh-host-key.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { MALLORY, onCleanup } from './harness.ts';
 import { keyPair, openFixture, run } from './ssh-fixture.ts';
 

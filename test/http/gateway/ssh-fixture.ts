@@ -11,10 +11,10 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { Client, utils, type ConnectConfig } from 'ssh2';
 import type { GatewayRoute, SshBackend } from '../../../src/control/index.ts';
-import type { SshIdentity, SshLogin } from '../../../src/control/routing/gateway-types.ts';
-import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { SshIdentity, SshLogin } from '../../../src/control/access/routing/gateway-types.ts';
+import { makeSshHostKeys } from '../../../src/control/access/routing/ssh-host-key.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { makeSshFronts, type SshFronts, type SshFrontsDeps } from '../../../src/edge/ssh/fronts.ts';
 import { ALICE, idOf, onCleanup } from './harness.ts';
 

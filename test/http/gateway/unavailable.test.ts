@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
 
 const A = idOf('a');

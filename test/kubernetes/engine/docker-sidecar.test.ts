@@ -1,7 +1,7 @@
 /** The sidecar of Docker inside, with a stand-in for its image. */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import { podTemplate } from '../../../src/engines/kubernetes/manifests/pod-template.ts';
 import { until } from '../../fixtures/server-process.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
+import { makeSshHostKeys } from '../../../src/control/access/routing/ssh-host-key.ts';
 import { makeSshFronts, type SshFronts } from '../../../src/edge/ssh/fronts.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { podName } from '../../../src/engines/kubernetes/manifests/object-names.ts';

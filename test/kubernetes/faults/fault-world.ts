@@ -5,8 +5,8 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect } from 'vitest';
-import { defaultLimits } from '../../../src/domain/instance-states.ts';
-import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { defaultLimits } from '../../../src/domain/compute/instance-states.ts';
+import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { eventually, hasStatus, IMAGE_REF, makeWorld, type World } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 import { applets } from '../claim-fixture.ts';

@@ -1,6 +1,6 @@
 /** Starts that the cluster refuses or delays: the owner reads why, and they go on afterwards. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { defaultLimits } from '../../../src/domain/instance-states.ts';
+import { defaultLimits } from '../../../src/domain/compute/instance-states.ts';
 import { eventually } from '../../fixtures/control.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import {

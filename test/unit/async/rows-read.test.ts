@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { countingRows, noteQuery, noteSmallRows } from '../../../src/async/rows-read.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 test('counts the rows of each request apart, between turns and after it returned', async () => {
   const counts = { ann: 0, bob: 0 };

@@ -8,7 +8,7 @@ import { stepsOf } from '../../../console/src/pages/instance/next-steps.ts';
 import { fieldOf, hoursOf, minutesOf, timeOf } from '../../../console/src/pages/instance/schedule.ts';
 import { readInstanceViewSearch } from '../../../console/src/pages/instance/search.ts';
 import { freeTerminalName } from '../../../console/src/pages/instance/terminal-names.ts';
-import { diagnoses } from '../../../src/domain/instance-states.ts';
+import { diagnoses } from '../../../src/domain/compute/instance-states.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

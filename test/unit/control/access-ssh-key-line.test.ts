@@ -8,7 +8,7 @@ import { isLong } from '../../fixtures/level.ts';
 import { expectLinear } from '../../fixtures/linear.ts';
 import { needsProgram } from '../../fixtures/programs.ts';
 import { fingerprintOf } from '../../../src/control/access/keys.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { parseSshPublicKey } from '../../../src/control/access/ssh-public-key.ts';
 
 let folder = '';

@@ -5,10 +5,10 @@
 import { expect, test } from 'vitest';
 import { makeKeyedLimit } from '../../../src/async/limits.ts';
 import { makeKeyedMutex } from '../../../src/async/mutex.ts';
-import { makeRefusalCounts } from '../../../src/control/audit/refusal-counts.ts';
+import { makeRefusalCounts } from '../../../src/control/access/audit/refusal-counts.ts';
 import { makeLoginRateLimit } from '../../../src/control/access/login-rate-limit.ts';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
-import { makeTraffic } from '../../../src/control/auto-stop/traffic.ts';
+import { makeTraffic } from '../../../src/control/access/routing/traffic.ts';
 import { makeRequestRates } from '../../../src/edge/http/request-rates.ts';
 
 const STEPS = 120_000;

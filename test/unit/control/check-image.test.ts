@@ -1,8 +1,8 @@
 /** Checks of an image over regions whose engines answer differently. */
 import { expect, test } from 'vitest';
-import { makeCheckImage } from '../../../src/control/images/check-image.ts';
-import { EngineFault, type FaultReason } from '../../../src/domain/engine-fault.ts';
-import { regionId } from '../../../src/domain/ids.ts';
+import { makeCheckImage } from '../../../src/control/regions/images/check-image.ts';
+import { EngineFault, type FaultReason } from '../../../src/domain/regions/engine-fault.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDrivers } from '../../fixtures/control-deps.ts';
 

@@ -1,7 +1,7 @@
 /** Shares of a limit that all accounts have together. */
 import { readdir, readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { makeConcurrencyLimit } from '../../../src/control/base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../../../src/control/kernel/concurrency-limit.ts';
 
 test('a few accounts that hold all permits leave each other account its share', () => {
   const full = { mine: () => 'yours are used up', all: () => 'all are used up' };

@@ -1,6 +1,6 @@
 /** Holds on a disk: operations in a disk are counted, and aborted when the disk goes away. */
 import { expect, test } from 'vitest';
-import { makeDiskHolders } from '../../../src/control/volumes/disk-holders.ts';
+import { makeDiskHolders } from '../../../src/control/storage/disk-holders.ts';
 
 const one = { kind: 'volume', id: 'one' } as const;
 const other = { kind: 'volume', id: 'other' } as const;

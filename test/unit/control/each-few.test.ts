@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eachFew } from '../../../src/control/base/each-few.ts';
+import { eachFew } from '../../../src/control/kernel/each-few.ts';
 import { settle } from '../async/settle.ts';
 
 test('begins four works of a task at once, and every one in the end', async () => {

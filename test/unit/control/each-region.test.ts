@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { makeEachRegion, makeRegions, type RegionDrivers } from '../../../src/control/base/regions.ts';
-import { regionId } from '../../../src/domain/ids.ts';
+import { makeEachRegion, makeRegions, type RegionDrivers } from '../../../src/control/kernel/regions.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDrivers } from '../../fixtures/control-deps.ts';
 import { makeMemoryStorage } from '../../simulation/storage.ts';

@@ -3,11 +3,16 @@
  * reported.
  */
 import { expect, test } from 'vitest';
-import { consoleOf, scriptLogOf } from '../../../src/control/inside/logs/engine-logs.ts';
-import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/log-reader.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { consoleOf, scriptLogOf } from '../../../src/control/compute/inside/logs/engine-logs.ts';
+import type {
+  LogSelection,
+  LogReader,
+  PositionedLine,
+  LogStart,
+} from '../../../src/control/compute/inside/logs/log-reader.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import { countingRows } from '../../../src/async/rows-read.ts';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts';
 
 const id = instanceIdOf('11111111-1111-4111-8111-111111111111');

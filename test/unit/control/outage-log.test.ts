@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { makeOutageLog } from '../../../src/control/base/outage-log.ts';
-import { storageFull } from '../../../src/domain/refusal.ts';
+import { makeOutageLog } from '../../../src/control/kernel/outage-log.ts';
+import { storageFull } from '../../../src/domain/kernel/refusal.ts';
 import { noReserve } from '../../../src/store/db/space-reserve.ts';
 
 test('failed writes to the database or a file on a reported full disk are lines at level debug, without a stack', () => {

@@ -1,6 +1,6 @@
 /** Addresses that webhooks may reach, by a table of both families. */
 import { expect, test } from 'vitest';
-import { isPublicAddress } from '../../../src/control/webhooks/public-address.ts';
+import { isPublicAddress } from '../../../src/control/delivery/webhooks/public-address.ts';
 
 const allowed = [
   ['1.0.0.1', '1.1.1.1', '8.8.8.8', '9.255.255.255', '11.0.0.1', '52.1.2.3', '93.184.216.34', '100.63.255.255'],

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { makeQuoteSigner } from '../../../src/control/billing/quote-signature.ts';
-import { Refusal } from '../../../src/domain/refusal.ts';
+import { makeQuoteSigner } from '../../../src/control/compute/quotes/quote-signature.ts';
+import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 
 const signer = makeQuoteSigner(new Uint8Array(32).fill(1));
 const of = { accountId: 'ann', body: { name: 'a', ports: [1, 2], billing: { chargeMode: 'perHour', duration: 1 } } };

@@ -1,9 +1,9 @@
 /** Regions that administrators add are tried before they are kept. */
 import { expect, test } from 'vitest';
-import type { RegionDrivers } from '../../../src/control/base/regions.ts';
-import { tryRegion } from '../../../src/control/catalog/region-engine.ts';
-import { regionId } from '../../../src/domain/ids.ts';
-import type { RegionSettings } from '../../../src/domain/region-settings.ts';
+import type { RegionDrivers } from '../../../src/control/kernel/regions.ts';
+import { tryRegion } from '../../../src/control/regions/region-engine.ts';
+import { regionId } from '../../../src/domain/kernel/ids.ts';
+import type { RegionSettings } from '../../../src/domain/regions/region-settings.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDrivers } from '../../fixtures/control-deps.ts';
 import { testSeal } from '../../fixtures/test-seal.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { makeScheduler, type Task } from '../../../src/control/base/scheduler.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { makeScheduler, type Task } from '../../../src/control/kernel/scheduler.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 
 /** `tick` fires every interval once, ten seconds after the last. */
 function fixture() {

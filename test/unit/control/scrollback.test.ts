@@ -1,6 +1,6 @@
 /** Scrollback: bounded, cut between sequences, and replayed without queries to the terminal. */
 import { expect, test } from 'vitest';
-import { makeScrollback, SCROLLBACK_BYTES } from '../../../src/control/inside/terminals/scrollback.ts';
+import { makeScrollback, SCROLLBACK_BYTES } from '../../../src/control/compute/inside/terminals/scrollback.ts';
 
 const bytes = (text: string): Buffer => Buffer.from(text);
 const replayOf = (...texts: string[]): string => {

@@ -2,11 +2,11 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { makeTerminal, type Terminal } from '../../../src/control/inside/terminals/terminal.ts';
-import type { AttachedTerminal, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { makeTerminal, type Terminal } from '../../../src/control/compute/inside/terminals/terminal.ts';
+import type { AttachedTerminal, TerminalMessage } from '../../../src/control/compute/inside/terminals/terminal-host.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import type { TerminalSize } from '../../../src/engines/contract.ts';
-import { realTime } from '../../../src/control/base/time.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import { eventually } from '../../fixtures/control.ts';
 
 const SIZE = { columns: 80, rows: 24 };

@@ -6,10 +6,10 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { diagnoses, instanceStatuses, phases } from '../../../src/domain/instance-states.ts';
-import { startOutcomes } from '../../../src/domain/start-outcomes.ts';
-import { snapshotStatuses } from '../../../src/domain/snapshot.ts';
-import { volumeStatuses } from '../../../src/domain/volume.ts';
+import { diagnoses, instanceStatuses, phases } from '../../../src/domain/compute/instance-states.ts';
+import { startOutcomes } from '../../../src/domain/compute/start-outcomes.ts';
+import { snapshotStatuses } from '../../../src/domain/storage/snapshot.ts';
+import { volumeStatuses } from '../../../src/domain/storage/volume.ts';
 import { errorKinds } from '../../../src/edge/http/status.ts';
 
 const root = path.join(import.meta.dirname, '../../..');

@@ -1,13 +1,13 @@
 /** Actions allowed in each state, texts of refusals, and a transition for each legal action. */
 import { expect, test } from 'vitest';
-import { applyAction } from '../../../src/domain/desired-state.ts';
+import { applyAction } from '../../../src/domain/compute/desired-state.ts';
 import {
   desiredStates,
   instanceStatuses,
   isLasting,
   legalActions,
   refusalOfAction,
-} from '../../../src/domain/instance-states.ts';
+} from '../../../src/domain/compute/instance-states.ts';
 import { anInstance, possibleStates } from './instance-fixture.ts';
 
 test('terminate is legal in every state', () => {

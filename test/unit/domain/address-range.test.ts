@@ -1,7 +1,7 @@
 /** IP addresses and CIDR ranges, and the ranges that egress policies accept. */
 import { expect, test } from 'vitest';
-import { ipv4RangeOf, ipv4TextOf, isInRanges, overlap } from '../../../src/domain/address-range.ts';
-import { refusalOfRange } from '../../../src/domain/egress.ts';
+import { ipv4RangeOf, ipv4TextOf, isInRanges, overlap } from '../../../src/domain/access/address-range.ts';
+import { refusalOfRange } from '../../../src/domain/regions/egress.ts';
 
 test.each<[string, string, boolean]>([
   ['192.0.2.0/24', '192.0.2.255', true],

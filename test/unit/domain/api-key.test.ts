@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { whyBeyond, whyNotFrom, whyNotLasting } from '../../../src/domain/api-key.ts';
+import { whyBeyond, whyNotFrom, whyNotLasting } from '../../../src/domain/access/api-key.ts';
 
 const unlimited = { scopes: null, limits: { expiresAtMs: null, addresses: null } };
 

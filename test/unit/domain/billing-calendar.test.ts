@@ -1,7 +1,13 @@
 /** Dates of charges in six zones, against the calculator's calendar, without `Date` and `Intl`. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { faultOfOffPeak, isOffPeak, nextWindow, weekdays, type OffPeakWindow } from '../../../src/domain/off-peak.ts';
+import {
+  faultOfOffPeak,
+  isOffPeak,
+  nextWindow,
+  weekdays,
+  type OffPeakWindow,
+} from '../../../src/domain/regions/off-peak.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { isInWindow, nextEdge, type DailyWindow } from '../../oracle/off-peak-hours.ts';
 import { changesOf, DAY, HOUR, MINUTE, offsetAt, wallOf, instantOf, zones } from '../../oracle/zones.ts';

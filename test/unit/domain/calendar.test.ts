@@ -7,7 +7,7 @@ import {
   momentOf,
   wallTimeOf,
   type CalendarUnit,
-} from '../../../src/domain/calendar.ts';
+} from '../../../src/domain/kernel/calendar.ts';
 
 const at = (iso: string): number => Date.parse(iso);
 const text = (ms: number): string => new Date(ms).toISOString();

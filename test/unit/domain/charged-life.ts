@@ -2,17 +2,23 @@
  * The pure functions of billing, driven by the facts of a life as control drives them, with the
  * store's rows in memory.
  */
-import { makeMeterClock } from '../../../src/control/billing/meter-clock.ts';
-import { bookUsage, endOf } from '../../../src/control/billing/book-usage.ts';
-import { makeSeenRuns } from '../../../src/control/billing/seen-runs.ts';
-import { lastFullMinute } from '../../../src/domain/charge.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { isSameRate, rateOfInstance, rateOfSnapshot, rateOfVolume, type Rate } from '../../../src/domain/meter.ts';
-import { creditKinds, type CreditGrant } from '../../../src/domain/purse.ts';
-import { refundTo } from '../../../src/domain/refund.ts';
-import { endingOf, runChange } from '../../../src/domain/start-outcomes.ts';
-import type { Snapshot } from '../../../src/domain/snapshot.ts';
-import type { Volume } from '../../../src/domain/volume.ts';
+import { makeMeterClock } from '../../../src/control/money/meter-clock.ts';
+import { bookUsage, endOf } from '../../../src/control/money/book-usage.ts';
+import { makeSeenRuns } from '../../../src/control/money/seen-runs.ts';
+import { lastFullMinute } from '../../../src/domain/money/charge.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
+import {
+  isSameRate,
+  rateOfInstance,
+  rateOfSnapshot,
+  rateOfVolume,
+  type Rate,
+} from '../../../src/domain/money/meter.ts';
+import { creditKinds, type CreditGrant } from '../../../src/domain/money/purse.ts';
+import { refundTo } from '../../../src/domain/money/refund.ts';
+import { endingOf, runChange } from '../../../src/domain/compute/start-outcomes.ts';
+import type { Snapshot } from '../../../src/domain/storage/snapshot.ts';
+import type { Volume } from '../../../src/domain/storage/volume.ts';
 import type { Wallet } from '../../../src/store/tables/ledger.ts';
 import type { PeriodRow } from '../../../src/store/tables/usage-periods.ts';
 import type { Fact } from '../../oracle/calculator.ts';

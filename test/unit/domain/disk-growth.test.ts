@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { disksToStop, toleratedBytes, type DiskGrowth } from '../../../src/domain/disk-growth.ts';
-import { trackGrowth, type Writer } from '../../../src/domain/disk-growth-track.ts';
-import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
+import { disksToStop, toleratedBytes, type DiskGrowth } from '../../../src/domain/storage/disk-growth.ts';
+import { trackGrowth, type Writer } from '../../../src/domain/storage/disk-growth-track.ts';
+import { instanceId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { makeRandom } from '../../fixtures/seeded-random.ts';
 
 const GB = 1024 ** 3;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/disk-usage.ts';
-import { BYTES_PER_GB } from '../../../src/domain/disk.ts';
+import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/storage/disk-usage.ts';
+import { BYTES_PER_GB } from '../../../src/domain/storage/disk.ts';
 
 /** Levels warned of while usage goes through the percentages. */
 function warningsAt(...percents: number[]): number[] {

@@ -1,12 +1,12 @@
 /** A run whose end was requested uses the machine until its container has ended. */
 import { expect, test } from 'vitest';
-import { applyAction } from '../../../src/domain/desired-state.ts';
-import { STOP_GRACE_MS, type Action } from '../../../src/domain/instance-states.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { rateOfInstance } from '../../../src/domain/meter.ts';
-import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
-import { plan } from '../../../src/domain/plan.ts';
-import { endingOf, reasonOfRequest, runChange } from '../../../src/domain/start-outcomes.ts';
+import { applyAction } from '../../../src/domain/compute/desired-state.ts';
+import { STOP_GRACE_MS, type Action } from '../../../src/domain/compute/instance-states.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
+import { rateOfInstance } from '../../../src/domain/money/meter.ts';
+import { beginOperation, type Cause } from '../../../src/domain/compute/operation.ts';
+import { plan } from '../../../src/domain/compute/plan.ts';
+import { endingOf, reasonOfRequest, runChange } from '../../../src/domain/compute/start-outcomes.ts';
 import { anInstance, possibleStates } from './instance-fixture.ts';
 import { absent, at, ended, limits, now, running } from './plan-fixture.ts';
 

@@ -8,7 +8,7 @@ import {
   refusalOfVariables,
   shellExports,
   type Environment,
-} from '../../../src/domain/environment.ts';
+} from '../../../src/domain/compute/environment.ts';
 
 it('lets a later layer replace variables of an earlier one', () => {
   const layers = [['A=1'], ['A=2', 'B=2'], ['B=3']].map(

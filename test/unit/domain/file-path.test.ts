@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { namesOf, refusalOfFilePath } from '../../../src/domain/paths.ts';
+import { namesOf, refusalOfFilePath } from '../../../src/domain/storage/paths.ts';
 
 describe('a file path', () => {
   test.each([

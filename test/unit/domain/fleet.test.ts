@@ -1,6 +1,6 @@
 /** GPUs of a region with their holders, and how often a type fits. */
 import { expect, test } from 'vitest';
-import { assignGpus, timesFit, type GpuHolder } from '../../../src/domain/fleet.ts';
+import { assignGpus, timesFit, type GpuHolder } from '../../../src/domain/regions/fleet.ts';
 
 const devices = ['a', 'b', 'c', 'd'].map((id) => ({ id, model: id === 'd' ? 'H100' : 'A100' }));
 const holder = (instanceId: string, more: Partial<GpuHolder> = {}): GpuHolder => ({

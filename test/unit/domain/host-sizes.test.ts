@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fitsOneHost, hostsText, largestHosts, type HostSize } from '../../../src/domain/host-sizes.ts';
+import { fitsOneHost, hostsText, largestHosts, type HostSize } from '../../../src/domain/regions/host-sizes.ts';
 
 const host = (cpu: number, memoryGB: number, gpus = 0, gpuName = gpus > 0 ? 'A100' : ''): HostSize => ({
   cpuMilli: cpu * 1000,

@@ -14,7 +14,7 @@ import {
   type IdleSignal,
   type SignalName,
   type IdleWatch,
-} from '../../../src/domain/idle.ts';
+} from '../../../src/domain/compute/idle.ts';
 
 const limits = defaultIdleLimits;
 const { checkEveryMs, staleMs } = limits;

@@ -5,7 +5,7 @@ import {
   parseRegistryServer,
   registryServerOf,
   isLocalServer,
-} from '../../../src/domain/image-ref.ts';
+} from '../../../src/domain/regions/image-ref.ts';
 
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`;
 

@@ -1,10 +1,10 @@
 /** An instance with every member set, as a base for overrides. */
-import { noUsage } from '../../../src/domain/disk.ts';
-import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../../src/domain/ids.ts';
-import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
-import { instanceStatuses } from '../../../src/domain/instance-states.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { beginOperation } from '../../../src/domain/operation.ts';
+import { noUsage } from '../../../src/domain/storage/disk.ts';
+import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../../src/domain/kernel/ids.ts';
+import { noStopPolicy } from '../../../src/domain/compute/stop-policy.ts';
+import { instanceStatuses } from '../../../src/domain/compute/instance-states.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
+import { beginOperation } from '../../../src/domain/compute/operation.ts';
 
 export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   id: instanceIdOf('0f8fad5b-d9cb-469f-a165-70867728950e'),

@@ -16,7 +16,7 @@ import {
   type Diagnosis,
   type InstanceStatus,
   type StatusEvent,
-} from '../../../src/domain/instance-states.ts';
+} from '../../../src/domain/compute/instance-states.ts';
 
 type Table = Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>>;
 const isDiagnosis = (text: string): text is Diagnosis => text in diagnoses;

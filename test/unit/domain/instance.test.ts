@@ -1,6 +1,6 @@
 /** Stored times that a clock step back left in the future. */
 import { expect, test } from 'vitest';
-import { clampFutureTimes } from '../../../src/domain/instance.ts';
+import { clampFutureTimes } from '../../../src/domain/compute/instance.ts';
 import { anInstance } from './instance-fixture.ts';
 
 test('moves a request time in the future to now, so its deadlines are not delayed', () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { largestEntries } from '../../../src/domain/disk-usage.ts';
+import { largestEntries } from '../../../src/domain/storage/disk-usage.ts';
 
 test('omits a folder that consists almost entirely of one listed entry', () => {
   const parts = [

@@ -7,7 +7,7 @@ import {
   formatLogPosition,
   parseLogPosition,
   type LogPosition,
-} from '../../../src/domain/log-position.ts';
+} from '../../../src/domain/compute/log-position.ts';
 
 /** Line times of a log: mostly ascending, many in one millisecond, sometimes slightly back. */
 const logs = fc

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MINUTE_MS, HOUR_MS } from '../../../src/domain/durations.ts';
-import { SAMPLE_MS, hasSampleResolution, resolveMetricsRange } from '../../../src/domain/metrics.ts';
+import { MINUTE_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
+import { SAMPLE_MS, hasSampleResolution, resolveMetricsRange } from '../../../src/domain/compute/metrics.ts';
 
 const NOW = 1_700_000_007_000;
 const DAY_MS = 24 * HOUR_MS;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MINUTE_MS } from '../../../src/domain/durations.ts';
+import { MINUTE_MS } from '../../../src/domain/kernel/durations.ts';
 import {
   figureNames,
   foldSpans,
@@ -15,7 +15,7 @@ import {
   type UsageReading,
   type MetricsSpan,
   type MetricsValues,
-} from '../../../src/domain/metrics.ts';
+} from '../../../src/domain/compute/metrics.ts';
 
 const AT = 1_700_000_000_000;
 

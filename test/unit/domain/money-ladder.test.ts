@@ -1,7 +1,7 @@
 /** Steps of accounts whose money ends: in order, without flapping, and never early to deletion. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { HOUR_MS, DAY_MS } from '../../../src/domain/durations.ts';
+import { HOUR_MS, DAY_MS } from '../../../src/domain/kernel/durations.ts';
 import {
   burnRate,
   costOf,
@@ -16,9 +16,9 @@ import {
   withMoney,
   type MoneyRules,
   type MoneyState,
-} from '../../../src/domain/money-ladder.ts';
-import { rateOfRun, STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
-import type { CreditGrant, Purse } from '../../../src/domain/purse.ts';
+} from '../../../src/domain/money/money-ladder.ts';
+import { rateOfRun, STORAGE_UNIT_MS } from '../../../src/domain/money/meter.ts';
+import type { CreditGrant, Purse } from '../../../src/domain/money/purse.ts';
 
 const rules = defaultMoneyRules;
 const at = (step: MoneyState['step'], more: Partial<MoneyState> = {}): MoneyState => ({ ...withMoney, step, ...more });

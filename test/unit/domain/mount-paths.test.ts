@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { nestedPair, refusalOfMountPath } from '../../../src/domain/paths.ts';
+import { nestedPair, refusalOfMountPath } from '../../../src/domain/storage/paths.ts';
 
 const refused: [string, RegExp][] = [
   ['', /absolute/],

@@ -8,7 +8,7 @@ import {
   weekdays,
   type OffPeakWindow,
   type Weekday,
-} from '../../../src/domain/off-peak.ts';
+} from '../../../src/domain/regions/off-peak.ts';
 import { atLevel } from '../../fixtures/level.ts';
 
 const nights: OffPeakWindow = { days: ['mon', 'tue', 'wed', 'thu', 'fri'], start: '22:00', end: '06:00' };

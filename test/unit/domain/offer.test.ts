@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { canonicalJson } from '../../../src/domain/canonical-json.ts';
+import { canonicalJson } from '../../../src/domain/kernel/canonical-json.ts';
 import {
   cheapestStart,
   lastsHours,
@@ -8,7 +8,7 @@ import {
   perHourMicros,
   runMicros,
   type Offer,
-} from '../../../src/domain/offer.ts';
+} from '../../../src/domain/money/offer.ts';
 
 const offer = (chargeMode: Offer['chargeMode'], priceMicros: bigint, duration = 1): Offer => ({
   chargeMode,

@@ -1,6 +1,6 @@
 /** Operations and their texts as the subject moves from phase to phase. */
 import { describe, expect, test } from 'vitest';
-import { diagnoses, type Phase } from '../../../src/domain/instance-states.ts';
+import { diagnoses, type Phase } from '../../../src/domain/compute/instance-states.ts';
 import {
   beginInitScript,
   beginOperation,
@@ -18,8 +18,8 @@ import {
   type Operation,
   type OperationKind,
   type Progress,
-} from '../../../src/domain/operation.ts';
-import { publicOperation, publicStages } from '../../../src/domain/public-operation.ts';
+} from '../../../src/domain/compute/operation.ts';
+import { publicOperation, publicStages } from '../../../src/domain/compute/public-operation.ts';
 
 const at = (phase: Phase, progress: Progress | null = null) => ({
   phase,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { msUntilDeleted, orphanStep, addWatchedTime, type OrphanPolicy } from '../../../src/domain/orphan.ts';
+import { msUntilDeleted, orphanStep, addWatchedTime, type OrphanPolicy } from '../../../src/domain/compute/orphan.ts';
 
 const reporting: OrphanPolicy = { action: 'report', retentionMs: 0 };
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { ownVariables } from '../../../src/domain/own-variables.ts';
+import { ownVariables } from '../../../src/domain/compute/own-variables.ts';
 
 const of = (cpuCores: number, network = {}): Record<string, string> =>
   Object.fromEntries(ownVariables({ id: 'i', spec: { type: { cpuCores } } }, network));

@@ -9,9 +9,9 @@ import {
   worthMicros,
   type PaidAheadMode,
   type PaidTime,
-} from '../../../src/domain/paid-time.ts';
-import { spend, type CreditGrant, type Purse } from '../../../src/domain/purse.ts';
-import { planRefund, refundTo } from '../../../src/domain/refund.ts';
+} from '../../../src/domain/money/paid-time.ts';
+import { spend, type CreditGrant, type Purse } from '../../../src/domain/money/purse.ts';
+import { planRefund, refundTo } from '../../../src/domain/money/refund.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { paidUntil, refundAt, worthAt, type Unit } from '../../oracle/paid-ahead.ts';
 import { Purses } from '../../oracle/purses.ts';

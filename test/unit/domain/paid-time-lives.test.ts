@@ -8,7 +8,7 @@ import {
   unitsNotBegun,
   worthMicros,
   type PaidTime,
-} from '../../../src/domain/paid-time.ts';
+} from '../../../src/domain/money/paid-time.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { paidUntil, refundAt, worthAt } from '../../oracle/paid-ahead.ts';
 import { changesOf, DAY, HOUR, zones } from '../../oracle/zones.ts';

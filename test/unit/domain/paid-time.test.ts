@@ -11,8 +11,8 @@ import {
   unitsNotBegun,
   worthMicros,
   type PaidTime,
-} from '../../../src/domain/paid-time.ts';
-import { planRefund, refundTo } from '../../../src/domain/refund.ts';
+} from '../../../src/domain/money/paid-time.ts';
+import { planRefund, refundTo } from '../../../src/domain/money/refund.ts';
 
 const at = (iso: string): number => Date.parse(iso);
 const HOUR = 3_600_000;

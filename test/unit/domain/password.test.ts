@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { passwordFault } from '../../../src/domain/password.ts';
+import { passwordFault } from '../../../src/domain/access/password.ts';
 
 const anna = { username: 'annabell', email: 'anna.bell@example.org' };
 const common: ReadonlySet<string> = new Set(['password1', 'qwertyuiop']);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Capacity } from '../../../src/domain/catalog.ts';
+import type { Capacity } from '../../../src/domain/regions/catalog.ts';
 import {
   fits,
   freeCapacity,
@@ -12,7 +12,7 @@ import {
   capacityShortfall,
   type QueuedRequest,
   type RegionCapacity,
-} from '../../../src/domain/placement.ts';
+} from '../../../src/domain/regions/placement.ts';
 
 const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
   cpuMilli: cpu * 1000,

@@ -1,8 +1,8 @@
 /** Runs that an engine ends or begins without Berth, as a cluster does. */
 import { describe, expect, test } from 'vitest';
-import { isInUse, type Instance } from '../../../src/domain/instance.ts';
-import { plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
-import { runChange, startOutcomes } from '../../../src/domain/start-outcomes.ts';
+import { isInUse, type Instance } from '../../../src/domain/compute/instance.ts';
+import { plan, type InstanceObservation, type Step } from '../../../src/domain/compute/plan.ts';
+import { runChange, startOutcomes } from '../../../src/domain/compute/start-outcomes.ts';
 import {
   absent,
   at,

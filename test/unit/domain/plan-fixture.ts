@@ -1,7 +1,7 @@
 /** Observations for tests of `plan`, and instances at a moment. */
-import { defaultLimits, type DesiredState } from '../../../src/domain/instance-states.ts';
-import type { Instance, Observed } from '../../../src/domain/instance.ts';
-import type { InstanceObservation } from '../../../src/domain/plan.ts';
+import { defaultLimits, type DesiredState } from '../../../src/domain/compute/instance-states.ts';
+import type { Instance, Observed } from '../../../src/domain/compute/instance.ts';
+import type { InstanceObservation } from '../../../src/domain/compute/plan.ts';
 import { anInstance } from './instance-fixture.ts';
 
 type Present = Extract<InstanceObservation, { kind: 'present' }>;

@@ -7,10 +7,10 @@ import {
   phases,
   transitions,
   type DesiredState,
-} from '../../../src/domain/instance-states.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
-import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
+} from '../../../src/domain/compute/instance-states.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
+import { beginOperation, type Cause } from '../../../src/domain/compute/operation.ts';
+import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/compute/plan.ts';
 import { possibleStates } from './instance-fixture.ts';
 import {
   absent,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { largestDataDiskGB } from '../../../src/domain/instance-disks.ts';
+import { largestDataDiskGB } from '../../../src/domain/compute/instance-disks.ts';
 import {
   accountLimitGB,
   allocationOf,
@@ -10,7 +10,7 @@ import {
   isShortOfSpace,
   sharedFileSystemText,
   type AllocatedDisk,
-} from '../../../src/domain/pool.ts';
+} from '../../../src/domain/storage/pool.ts';
 
 const GB = 1024 ** 3;
 const everything = { sizeGB: null, overcommit: 1 };

@@ -5,7 +5,7 @@ import {
   allowsAccount,
   changeAccess,
   type PortAccess,
-} from '../../../src/domain/port-access.ts';
+} from '../../../src/domain/access/port-access.ts';
 
 test('ports in nodePorts are public by default, all others the owner’s; port 22 is never public', () => {
   expect(defaultAccess(8000, [22, 8000])).toBe('public');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { promptName } from '../../../src/domain/prompt-name.ts';
+import { promptName } from '../../../src/domain/compute/prompt-name.ts';
 
 test.each([
   ['work', 'work'],

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { instance as instanceSchema } from '../../../src/contract/instance.ts';
-import { chargeModes } from '../../../src/domain/catalog.ts';
-import { instanceStatuses, phases, diagnoses, type Diagnosis } from '../../../src/domain/instance-states.ts';
-import type { Instance } from '../../../src/domain/instance.ts';
-import { imageId, instanceIdOf, instanceTypeId, userId, volumeId } from '../../../src/domain/ids.ts';
-import { publicInstance } from '../../../src/domain/public-instance.ts';
+import { chargeModes } from '../../../src/domain/regions/catalog.ts';
+import { instanceStatuses, phases, diagnoses, type Diagnosis } from '../../../src/domain/compute/instance-states.ts';
+import type { Instance } from '../../../src/domain/compute/instance.ts';
+import { imageId, instanceIdOf, instanceTypeId, userId, volumeId } from '../../../src/domain/kernel/ids.ts';
+import { publicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { anInstance } from './instance-fixture.ts';
 import { aRegion } from '../../fixtures/region.ts';
 

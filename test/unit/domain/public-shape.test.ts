@@ -4,9 +4,9 @@
  */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { regionId, volumeId } from '../../../src/domain/ids.ts';
-import { desiredStates, instanceStatuses } from '../../../src/domain/instance-states.ts';
-import { PUBLIC_OBJECT_VERSION, publicInstance } from '../../../src/domain/public-instance.ts';
+import { regionId, volumeId } from '../../../src/domain/kernel/ids.ts';
+import { desiredStates, instanceStatuses } from '../../../src/domain/compute/instance-states.ts';
+import { PUBLIC_OBJECT_VERSION, publicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { anInstance } from './instance-fixture.ts';
 import { aRegion } from '../../fixtures/region.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { labelsText, refusalOfLabels, searchForm, withLabels } from '../../../src/domain/resource-labels.ts';
+import { labelsText, refusalOfLabels, searchForm, withLabels } from '../../../src/domain/kernel/resource-labels.ts';
 
 test.each([
   [{}],

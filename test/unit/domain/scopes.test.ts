@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { hasRole } from '../../../src/domain/roles.ts';
-import { mayUse, scopesFor } from '../../../src/domain/scopes.ts';
+import { hasRole } from '../../../src/domain/access/roles.ts';
+import { mayUse, scopesFor } from '../../../src/domain/access/scopes.ts';
 
 test('a role has the rights of those before it', () => {
   expect(hasRole(['admin'], 'operator')).toBe(true);

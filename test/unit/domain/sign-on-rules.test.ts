@@ -1,6 +1,6 @@
 /** Which logins of a provider of OpenID Connect the rules allow. */
 import { expect, test } from 'vitest';
-import { claimsOf, identityOf, type Claims, type SignOnRules } from '../../../src/domain/sign-on-rules.ts';
+import { claimsOf, identityOf, type Claims, type SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
 
 const rules: SignOnRules = {
   nameClaim: 'name',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { planSnapshot, snapshotStatuses } from '../../../src/domain/snapshot.ts';
-import type { VolumeObservation } from '../../../src/domain/volume.ts';
+import { planSnapshot, snapshotStatuses } from '../../../src/domain/storage/snapshot.ts';
+import type { VolumeObservation } from '../../../src/domain/storage/volume.ts';
 
 const absent: VolumeObservation = { kind: 'absent' };
 const present: VolumeObservation = { kind: 'present', sizeGB: 1 };

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { noticeFile } from '../../../src/domain/notice.ts';
-import { addCapacity, fits, zeroCapacity } from '../../../src/domain/placement.ts';
-import { resumesAfter } from '../../../src/domain/resume.ts';
-import { byNewestRun, chooseReclaims, type SpotInstance } from '../../../src/domain/spot.ts';
+import { noticeFile } from '../../../src/domain/compute/notice.ts';
+import { addCapacity, fits, zeroCapacity } from '../../../src/domain/regions/placement.ts';
+import { resumesAfter } from '../../../src/domain/compute/resume.ts';
+import { byNewestRun, chooseReclaims, type SpotInstance } from '../../../src/domain/compute/spot.ts';
 import { anInstance } from './instance-fixture.ts';
 
 const spot = (id: string, cores: number, runningSinceMs: number, gpus = 0): SpotInstance => ({

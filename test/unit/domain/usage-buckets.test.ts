@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bucketsOf, monthSpan, overlapMs, type BucketUnit } from '../../../src/domain/usage-buckets.ts';
+import { bucketsOf, monthSpan, overlapMs, type BucketUnit } from '../../../src/domain/money/usage-buckets.ts';
 
 const HOUR = 3_600_000;
 const at = (text: string): number => Date.parse(text);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { regionId, userId, volumeId } from '../../../src/domain/ids.ts';
-import { beginOperation, endOperation, type Operation } from '../../../src/domain/operation.ts';
+import { regionId, userId, volumeId } from '../../../src/domain/kernel/ids.ts';
+import { beginOperation, endOperation, type Operation } from '../../../src/domain/compute/operation.ts';
 import {
   failVolume,
   planVolume,
@@ -10,7 +10,7 @@ import {
   type VolumeObservation,
   type VolumeStatus,
   type VolumeStep,
-} from '../../../src/domain/volume.ts';
+} from '../../../src/domain/storage/volume.ts';
 
 const absent: VolumeObservation = { kind: 'absent' };
 const unknown: VolumeObservation = { kind: 'unknown', reason: 'not mounted' };

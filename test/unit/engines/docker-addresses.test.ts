@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { ContainerInspectInfo } from 'dockerode';
 import { expect, onTestFinished, test } from 'vitest';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { connectHere, dial, makeAddressCache } from '../../../src/engines/docker/network/addresses.ts';
 
 const id = instanceIdOf('notebook-aaaaaaaa-1111-4111-8111-aaaaaaaaaaaa');

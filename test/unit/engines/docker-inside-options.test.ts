@@ -1,7 +1,7 @@
 /** Rights of a Docker daemon's container, and hosts that support it: pure create options. */
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import {

@@ -1,8 +1,8 @@
 /** Pure parts of the Docker engine: requests, and parsing of answers. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import { endpointOf } from '../../../src/docker/docker-client.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { chooseGpus, gpusOf } from '../../../src/engines/docker/container/gpus.ts';

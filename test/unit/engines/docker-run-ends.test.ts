@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, expect, test, vi, type Mock } from 'vitest';
 import type { DockerClient } from '../../../src/docker/docker-client.ts';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { makeRunEnds, type RunEnds } from '../../../src/engines/docker/container/run-ends.ts';
 
 const id = 'notebook-00000000-0000-4000-8000-000000000000' as InstanceId;

@@ -1,6 +1,6 @@
 /** Rules of egress policies, and the ports that they accept: pure. */
 import { expect, test } from 'vitest';
-import { refusalOfPorts, type EgressPolicy, type EgressRange } from '../../../src/domain/egress.ts';
+import { refusalOfPorts, type EgressPolicy, type EgressRange } from '../../../src/domain/regions/egress.ts';
 import { egressPlan } from '../../../src/engines/docker/network/egress-rules.ts';
 
 const pool = { cidr: '10.210.0.0/15', prefix: 24 };

@@ -10,7 +10,7 @@ import { instanceGroupOf, type GroupHost } from '../../../src/engines/docker/hos
 import { kernelLimits, lowLimits, raiseCommand } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
 import { pidsGroup } from '../../../src/engines/docker/host/process-group.ts';
-import { openFileLimitOf, processLimitOf } from '../../../src/domain/instance-limits.ts';
+import { openFileLimitOf, processLimitOf } from '../../../src/domain/compute/instance-limits.ts';
 
 const GIB = 2 ** 30;
 const MEMORY = 24 * GIB;

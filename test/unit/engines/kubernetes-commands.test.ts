@@ -1,6 +1,6 @@
 /** Commands in a Pod, against a stand-in for the API server. */
 import { expect, test } from 'vitest';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import { deadline } from '../../conformance/subject.ts';
 import { startApiServer } from '../../fixtures/api-server.ts';

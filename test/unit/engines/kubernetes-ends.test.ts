@@ -1,6 +1,6 @@
 /** Ends of runs, against a stand-in for the API server. */
 import { expect, test } from 'vitest';
-import { instanceId } from '../../../src/domain/ids.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import type { ClusterContext } from '../../../src/engines/kubernetes/cluster-context.ts';
 import { readLog } from '../../../src/engines/kubernetes/inside/console-logs.ts';
 import { haltInstance } from '../../../src/engines/kubernetes/instance-ends.ts';

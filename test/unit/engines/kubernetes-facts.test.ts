@@ -1,6 +1,6 @@
 /** Capacity of a cluster with several nodes. */
 import { expect, test } from 'vitest';
-import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import type { Node } from '../../../src/kubernetes/api-objects.ts';

@@ -1,6 +1,6 @@
 /** Downloads of images, against a stand-in for the API server. */
 import { expect, test } from 'vitest';
-import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import type { RegistryCredentials } from '../../../src/engines/contract.ts';
 import { makeEnsureImage, type ImagesContext } from '../../../src/engines/kubernetes/cluster-images.ts';
 import type { Pod } from '../../../src/kubernetes/api-objects.ts';

@@ -1,8 +1,8 @@
 /** NetworkPolicies of accounts, against a stand-in for the API server. */
 import { expect, test } from 'vitest';
-import type { EgressPolicies, EgressPolicy } from '../../../src/domain/egress.ts';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
-import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { EgressPolicies, EgressPolicy } from '../../../src/domain/regions/egress.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
+import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import { ensureAccountNetwork } from '../../../src/engines/kubernetes/account-networks.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import { accountPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';

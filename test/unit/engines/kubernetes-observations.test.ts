@@ -1,7 +1,7 @@
 /** Observations of many instances take few calls, against a stand-in for the API server. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { makeObserve } from '../../../src/engines/kubernetes/instance-observations.ts';
 import { instanceSelector, objectName } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { deadline, until } from '../../conformance/subject.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { loadAllYaml } from '@kubernetes/client-node';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import {
   checkRegion,
   missingRights,

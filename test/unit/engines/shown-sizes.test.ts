@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { randomUUID } from 'node:crypto';
-import { instanceIdOf, type InstanceId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import {
   chooseProcessors,

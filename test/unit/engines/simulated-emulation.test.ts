@@ -7,7 +7,7 @@ import path from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
 import WebSocket from 'ws';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import type { ImageProgress } from '../../../src/engines/contract.ts';
 import { makeRandom } from '../../fixtures/seeded-random.ts';
 import { makeVirtualClock } from '../../fixtures/virtual-clock.ts';

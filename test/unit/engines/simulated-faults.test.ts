@@ -1,6 +1,6 @@
 /** Faults of the simulated engine, one by one, and their reproduction by seed. */
 import { describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec, Observation } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { makeRandom, makeRandomFaults } from '../../fixtures/seeded-random.ts';

@@ -1,6 +1,6 @@
 /** Specs for tests of the simulation. */
 import { createHash } from 'node:crypto';
-import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 
 export const imageRef = 'registry.example/tiny:1';

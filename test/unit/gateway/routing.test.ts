@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { targetOf } from '../../../src/edge/gateway/routing.ts';
-import { instanceIdOf, type InstanceId } from '../../../src/domain/ids.ts';
+import { instanceIdOf, type InstanceId } from '../../../src/domain/kernel/ids.ts';
 
 const idOf = (digit: string): InstanceId => instanceIdOf(`${digit.repeat(8)}-1111-4111-8111-${digit.repeat(12)}`);
 const A = idOf('a');

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import { defaultMoneyRules } from '../../../src/domain/money-ladder.ts';
+import { defaultMoneyRules } from '../../../src/domain/money/money-ladder.ts';
 import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
 import { typesThatFit, machinesOf, pricesOf } from '../../../src/main/first-run.ts';

@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import type { RegionToOpen } from '../../../src/control/index.ts';
-import { instanceId, regionId } from '../../../src/domain/ids.ts';
+import { instanceId, regionId } from '../../../src/domain/kernel/ids.ts';
 import { makeGatewayEngines } from '../../../src/main/gateway-engines.ts';
 
 const OWN = 'own';

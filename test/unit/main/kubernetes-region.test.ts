@@ -1,6 +1,6 @@
 /** What the settings of a cluster's region reach, against a stand-in for the API server. */
 import { expect, test } from 'vitest';
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 import { kubernetesDrivers } from '../../../src/main/kubernetes-region.ts';
 import { claimManifest } from '../../../src/storage/claims/claim-manifests.ts';
 import { startApiServer } from '../../fixtures/api-server.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { errorOfAnswer } from '../../../src/kubernetes/api-error.ts';
-import { reasonText } from '../../../src/domain/unknown-error.ts';
-import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { reasonText } from '../../../src/domain/kernel/unknown-error.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import { asStorageFault } from '../../../src/storage/claims/claim-faults.ts';
 import { withEngineFaults } from '../../../src/storage/volumes/volume-faults.ts';
 

@@ -8,7 +8,7 @@ import {
   type ClaimClass,
 } from '../../../src/storage/claims/claim-manifests.ts';
 import { copySourceName, diskOf, filesPodName, isOwned, objectName } from '../../../src/storage/claims/claim-names.ts';
-import type { DiskId } from '../../../src/domain/disk.ts';
+import type { DiskId } from '../../../src/domain/storage/disk.ts';
 
 const at: ClaimClass = {
   installation: '0199aa00-0000-7000-8000-000000000001',

@@ -1,9 +1,9 @@
 import type { Books, ResourceLine, Statements, Usage } from '../../../control/index.ts';
-import { toDollars } from '../../../domain/catalog.ts';
-import { HOUR_MS } from '../../../domain/durations.ts';
-import { priceUnit, priceUnitMs, quantityUnit } from '../../../domain/meter.ts';
-import { isIncome } from '../../../domain/purse.ts';
-import { Refusal } from '../../../domain/refusal.ts';
+import { toDollars } from '../../../domain/regions/catalog.ts';
+import { HOUR_MS } from '../../../domain/kernel/durations.ts';
+import { priceUnit, priceUnitMs, quantityUnit } from '../../../domain/money/meter.ts';
+import { isIncome } from '../../../domain/money/purse.ts';
+import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { ClosedHandlers } from './handler.ts';
 
 type Entry = Awaited<ReturnType<Books['entries']>>['entries'][number];

@@ -1,6 +1,6 @@
 /** Catalog, regions, images, registries, and the administrator's orphans and tasks. */
 import type { Control } from '../../../control/index.ts';
-import { publicRegion } from '../../../domain/public-instance.ts';
+import { publicRegion } from '../../../domain/compute/public-instance.ts';
 import { presentDrain } from '../presenters.ts';
 import { nothing, started, type ClosedHandlers } from './handler.ts';
 

@@ -2,7 +2,7 @@
 import { access, constants, readFile, readdir, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Capabilities, Isolation, Probe } from '../../contract.ts';
 import { CGROUPS } from '../host/process-group.ts';
 import { makeLxcfs, type Lxcfs } from '../host/lxcfs.ts';

@@ -1,7 +1,7 @@
 /** Event stream, reopened with back-off. Events in between are lost, so subscribers also poll. */
 import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
-import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
+import { isInstanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import { labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { linesOf } from '../../../docker/streams.ts';

@@ -19,8 +19,8 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import { userId, type InstanceId } from '../../../domain/ids.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { userId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import type { Engine, Observation } from '../../contract.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { AddressCache } from '../network/addresses.ts';

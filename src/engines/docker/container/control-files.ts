@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { ControlFile } from '../../contract.ts';
 
 export const SOCKETS = 'sockets';

@@ -4,7 +4,7 @@
  * The user inside is root, so isolation is the engine's: a filter of system calls, no new
  * privileges, raw sockets or device nodes; limits on memory with swap, CPU, processes, log, files.
  */
-import { openFileLimitOf } from '../../../domain/instance-limits.ts';
+import { openFileLimitOf } from '../../../domain/compute/instance-limits.ts';
 import { containerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';

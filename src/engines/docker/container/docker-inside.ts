@@ -7,9 +7,9 @@
  */
 import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { InstanceId } from '../../../domain/ids.ts';
-import { errorCode } from '../../../domain/unknown-error.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
+import { errorCode } from '../../../domain/kernel/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

@@ -1,8 +1,8 @@
 /** GPUs of containers: chosen at creation, recorded in a label, checked before each later start. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import { instanceId } from '../../../domain/ids.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { instanceId } from '../../../domain/kernel/ids.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';

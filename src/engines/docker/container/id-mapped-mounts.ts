@@ -13,8 +13,8 @@ import { once } from 'node:events';
 import { mkdir, open, writeFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ContainerCreateOptions } from 'dockerode';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import { errorText } from '../../../domain/unknown-error.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { IdRange } from '../client/id-range.ts';
 import { CONTROL_FOLDER } from './create-options.ts';
 

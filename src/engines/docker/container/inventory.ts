@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isInstanceId, userId } from '../../../domain/ids.ts';
+import { isInstanceId, userId } from '../../../domain/kernel/ids.ts';
 import type { Engine, OwnedObject } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

@@ -1,8 +1,8 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { z } from 'zod';
-import type { NodePort } from '../../../domain/instance.ts';
-import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
+import type { NodePort } from '../../../domain/compute/instance.ts';
+import { isInstanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

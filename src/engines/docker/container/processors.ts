@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ContainerInspectInfo } from 'dockerode';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { EngineSpec } from '../../contract.ts';
 
 /** Reads the kernel's form, such as `0-2,5`. */

@@ -4,7 +4,7 @@
  */
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';
 import { watchEvents } from '../client/watch.ts';

@@ -13,7 +13,7 @@ import { promisify } from 'node:util';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
-import { errorCode, errorText } from '../../../domain/unknown-error.ts';
+import { errorCode, errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

@@ -9,7 +9,7 @@ import { execFile } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import type { ContainerInspectInfo } from 'dockerode';
-import { TERMINALS_OF_INSTANCE } from '../../../domain/instance-limits.ts';
+import { TERMINALS_OF_INSTANCE } from '../../../domain/compute/instance-limits.ts';
 import { processGroupOf } from '../host/process-group.ts';
 
 const FOLDER = '/dev/pts';

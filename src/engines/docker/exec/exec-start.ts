@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { ExecRequest } from '../../contract.ts';
 import { faultOf, sentenceOf, statusOf } from '../../../docker/faults.ts';
 import { makeDemultiplexer } from '../../../docker/streams.ts';

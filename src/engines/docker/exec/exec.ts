@@ -24,7 +24,7 @@ import { Writable, type Duplex, type Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
-import type { ProcessSignal } from '../../../domain/process-signals.ts';
+import type { ProcessSignal } from '../../../domain/compute/process-signals.ts';
 import { raceAbort } from '../../../async/abort.ts';
 import type { ExecRequest, ExecResult, OpenExec, TerminalSize } from '../../contract.ts';
 import { readProcessId, withProcessId } from '../../process-id.ts';

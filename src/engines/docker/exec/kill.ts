@@ -4,8 +4,8 @@
  * another host, a shell says the id inside (`engines/process-id.ts`).
  */
 import { readFile } from 'node:fs/promises';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { ProcessSignal } from '../../../domain/process-signals.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import type { ProcessSignal } from '../../../domain/compute/process-signals.ts';
 import { killCommand } from '../../kill-scripts.ts';
 
 export async function signalCommand(

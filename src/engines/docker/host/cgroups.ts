@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { errorCode, errorText } from '../../../domain/unknown-error.ts';
+import { errorCode, errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { GroupSetting, InstanceGroup } from './instance-group.ts';
 import { CGROUPS } from './process-group.ts';
 

@@ -10,7 +10,7 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { release } from 'node:os';
 import { promisify } from 'node:util';
-import { errorText } from '../../../domain/unknown-error.ts';
+import { errorText } from '../../../domain/kernel/unknown-error.ts';
 
 const OPTION = 'favordynmods';
 const FIRST_KERNEL = [6, 18] as const;

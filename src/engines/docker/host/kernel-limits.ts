@@ -39,7 +39,7 @@ export const kernelLimits: readonly KernelLimit[] = [
   // struct file. Only programs without rights on the host are refused past the limit.
   { name: 'fs.file-max', needed: charged(184) },
   { name: 'kernel.pid_max', needed: () => 4_194_304 },
-  // Twice the process limits of all instances (`domain/instance-limits.ts`), for Docker inside.
+  // Twice the process limits (`domain/compute/instance-limits.ts`), for Docker inside.
   { name: 'kernel.threads-max', needed: (memory) => Math.ceil(memory / (256 * 1024)) + THREADS_OF_HOST },
   // Charged 3 KiB, but takes another 24 KiB: 1.2 % of memory.
   { name: 'kernel.pty.max', needed: (memory) => Math.ceil(memory / GIB) * PTYS_PER_GIB + PTYS_OF_HOST },

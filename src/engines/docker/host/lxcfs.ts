@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCode } from '../../../domain/unknown-error.ts';
+import { errorCode } from '../../../domain/kernel/unknown-error.ts';
 
 const ANSWER_MS = 2_000;
 

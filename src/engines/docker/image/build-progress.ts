@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Recipe } from './recipes.ts';
 
 /** Immutable: `addBuildLine` returns the next state. */

@@ -2,8 +2,8 @@
 import type { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import { errorCode, errorText } from '../../../domain/unknown-error.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { errorCode, errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { OnProgress } from '../../contract.ts';
 import { describeFailure, makeBuildLog, readBuildStream, type Report } from './build-progress.ts';
 import { buildWithMmdebstrap, canRun } from './mmdebstrap.ts';

@@ -1,7 +1,7 @@
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

@@ -1,5 +1,5 @@
 /** Faults of pulls and pushes, from the engine's one sentence about a registry's answer. Pure. */
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { diskFull, faultOf, invalidRef, redact, sentenceOf, statusOf, type Pattern } from '../../../docker/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 

@@ -7,10 +7,10 @@ import { once } from 'node:events';
 import { connect, isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ContainerInspectInfo } from 'dockerode';
-import { isInRanges } from '../../../domain/address-range.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { InstanceId } from '../../../domain/ids.ts';
-import { errorCode } from '../../../domain/unknown-error.ts';
+import { isInRanges } from '../../../domain/access/address-range.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
+import { errorCode } from '../../../domain/kernel/unknown-error.ts';
 import { faultOf } from '../../../docker/faults.ts';
 import { addressOf, isRunning } from '../container/observation.ts';
 

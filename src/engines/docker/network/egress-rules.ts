@@ -6,7 +6,7 @@ import {
   type EgressPolicies,
   type EgressPolicy,
   type EgressRange,
-} from '../../../domain/egress.ts';
+} from '../../../domain/regions/egress.ts';
 import type { ChainPlan } from './firewall-rules.ts';
 import type { NetworkPool } from './subnets.ts';
 

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
-import { errorText } from '../../../domain/unknown-error.ts';
+import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { Capabilities } from '../../contract.ts';
 import { makeWarnings } from '../host/warnings.ts';
 import { runWithInput } from './run-with-input.ts';

@@ -8,7 +8,7 @@
  */
 import net from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../contract.ts';
 import { noAddress, openingFault, runEnded } from '../../network-faults.ts';
 import type { RunEnds } from '../container/run-ends.ts';

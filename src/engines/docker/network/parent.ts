@@ -5,7 +5,7 @@ import { readlink } from 'node:fs/promises';
 import net from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { faultOf } from '../../../docker/faults.ts';
 import { tooManyConnections } from '../../network-faults.ts';
 import type { NameTarget } from './names.ts';

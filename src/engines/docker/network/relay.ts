@@ -11,7 +11,7 @@
  */
 import { Duplex } from 'node:stream';
 import { withDeadline } from '../../../async/abort.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { runInHelper, type EnsureImage, type HelperContainer } from '../../../docker/helper-container.ts';
 import type { HelperCommand } from '../../../docker/helper-command.ts';

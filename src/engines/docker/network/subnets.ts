@@ -1,4 +1,4 @@
-import { ipv4RangeOf, ipv4TextOf, overlap } from '../../../domain/address-range.ts';
+import { ipv4RangeOf, ipv4TextOf, overlap } from '../../../domain/access/address-range.ts';
 
 export interface NetworkPool {
   cidr: string;

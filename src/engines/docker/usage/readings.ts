@@ -1,7 +1,7 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { makeSemaphore } from '../../../async/semaphore.ts';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { Usage } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';

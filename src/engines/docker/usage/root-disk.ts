@@ -10,7 +10,7 @@ import { execFile } from 'node:child_process';
 import { readdir, readFile, readlink, stat, statfs } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
-import type { Space } from '../../../domain/pool.ts';
+import type { Space } from '../../../domain/storage/pool.ts';
 import type { Host } from '../client/host-facts.ts';
 import { processesOf } from './block-io.ts';
 

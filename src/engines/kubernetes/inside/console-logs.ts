@@ -4,8 +4,8 @@
  * that ended by itself.
  */
 import { buffer } from 'node:stream/consumers';
-import type { InstanceId } from '../../../domain/ids.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Pod } from '../../../kubernetes/api-objects.ts';
 import { resources } from '../../../kubernetes/api-resources.ts';
 import type { EngineLogSource, LogLine, LogRange } from '../../contract.ts';

@@ -8,9 +8,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Readable } from 'node:stream';
 import { onAbort, raceAbort } from '../../../async/abort.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { InstanceId } from '../../../domain/ids.ts';
-import type { ProcessSignal } from '../../../domain/process-signals.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
+import type { ProcessSignal } from '../../../domain/compute/process-signals.ts';
 import { isFailure } from '../../../kubernetes/api-error.ts';
 import type { Pod } from '../../../kubernetes/api-objects.ts';
 import type { PodExec } from '../../../kubernetes/pod-exec.ts';

@@ -1,8 +1,8 @@
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { onAbort } from '../../../async/abort.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { InstanceId } from '../../../domain/ids.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import { isFailure } from '../../../kubernetes/api-error.ts';
 import { ownPod, runningPod, type ClusterContext } from '../cluster-context.ts';
 import { faultOf, notRunning } from '../cluster-faults.ts';

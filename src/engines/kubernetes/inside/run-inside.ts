@@ -1,4 +1,4 @@
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { ExecResult } from '../../contract.ts';
 import type { ClusterContext } from '../cluster-context.ts';
 import { collect, openCommand } from './pod-commands.ts';

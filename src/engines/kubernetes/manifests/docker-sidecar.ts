@@ -3,7 +3,7 @@
  * region must allow. Starts before the instance and ends after it; the daemon waits for the run,
  * which pays for its containers. Pure.
  */
-import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
 import type { EngineSpec } from '../../contract.ts';
 import type { Container, Volume, VolumeMount } from './pod-parts.ts';
 

@@ -3,9 +3,9 @@
  * reach them, and they reach what the egress policy allows. One for each instance with node ports.
  */
 import { createHash } from 'node:crypto';
-import type { EgressPolicy, EgressRange } from '../../../domain/egress.ts';
-import type { UserId } from '../../../domain/ids.ts';
-import type { ClusterPeer, KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
+import type { EgressPolicy, EgressRange } from '../../../domain/regions/egress.ts';
+import type { UserId } from '../../../domain/kernel/ids.ts';
+import type { ClusterPeer, KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
 import type { NetworkPolicy } from '../../../kubernetes/api-objects.ts';
 import type { EngineSpec } from '../../contract.ts';
 import {

@@ -2,7 +2,7 @@
  * Names, labels and annotations. Labels are what selectors need; values that labels can't hold are
  * annotations.
  */
-import type { InstanceId, UserId } from '../../../domain/ids.ts';
+import type { InstanceId, UserId } from '../../../domain/kernel/ids.ts';
 import type { ObjectMeta } from '../../../kubernetes/api-objects.ts';
 import { labels, networkName } from '../../labels.ts';
 

@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
-import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';

@@ -5,7 +5,7 @@
  * The hook writes the notice and waits, so that SIGTERM comes `STOP_SECONDS` before the end of the
  * grace period. A stop that Berth asks for leaves `HALT_MARK` first, which ends the wait.
  */
-import { noticeText } from '../../../domain/notice.ts';
+import { noticeText } from '../../../domain/compute/notice.ts';
 
 /** From SIGTERM to SIGKILL: the start script ends an instance within five seconds. */
 export const STOP_SECONDS = 6;

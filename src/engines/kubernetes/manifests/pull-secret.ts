@@ -1,5 +1,5 @@
 import type { EngineSpec, RegistryCredentials } from '../../contract.ts';
-import { registryServerOf } from '../../../domain/image-ref.ts';
+import { registryServerOf } from '../../../domain/regions/image-ref.ts';
 import type { Secret } from '../../../kubernetes/api-objects.ts';
 import { labelsFor, ownedBy, pullSecretName } from './object-names.ts';
 

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { RegistryCredentials } from '../../contract.ts';
-import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
 import type { NetworkPolicy, Pod, Secret } from '../../../kubernetes/api-objects.ts';
 import { labelsFor } from './object-names.ts';
 import { LOCAL_IMAGES } from './pod-template.ts';

@@ -1,5 +1,5 @@
 /** Adds the network container to a running Pod, once for all joins of its network. */
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { isFailure } from '../../../kubernetes/api-error.ts';
 import type { Pod } from '../../../kubernetes/api-objects.ts';
 import { resources } from '../../../kubernetes/api-resources.ts';

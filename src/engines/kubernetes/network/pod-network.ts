@@ -6,7 +6,7 @@
  * the Pod's network and carries the connections over its input and output (`multiplexer.mjs`).
  */
 import net from 'node:net';
-import type { InstanceId } from '../../../domain/ids.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import { resources } from '../../../kubernetes/api-resources.ts';
 import type { InstanceNetwork } from '../../contract.ts';
 import { noAddress } from '../../network-faults.ts';

@@ -7,7 +7,7 @@ import path from 'node:path';
 import type { Duplex } from 'node:stream';
 import { z } from 'zod';
 import { onAbort, raceAbort } from '../../../async/abort.ts';
-import { EngineFault } from '../../../domain/engine-fault.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { PodExec, PodExecRequest } from '../../../kubernetes/pod-exec.ts';
 import type { InstanceAddress } from '../../contract.ts';
 import { openingFault, runEnded, tooManyConnections } from '../../network-faults.ts';

@@ -1,5 +1,5 @@
 /** Whether the cluster takes the run of an instance away, and why. Pure. */
-import type { Disruption } from '../../../domain/disruption.ts';
+import type { Disruption } from '../../../domain/compute/disruption.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import { STOP_SECONDS } from '../manifests/preemption-notice.ts';
 import { START_GATE } from '../manifests/pod-template.ts';

@@ -1,6 +1,6 @@
 /** State of a run, read from its objects. Pure. */
 import { z } from 'zod';
-import type { NodePort } from '../../../domain/instance.ts';
+import type { NodePort } from '../../../domain/compute/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';

@@ -1,5 +1,5 @@
 /** Why a Pod does not start, read from its status and its events. Pure. */
-import { EngineFault, type FaultReason } from '../../../domain/engine-fault.ts';
+import { EngineFault, type FaultReason } from '../../../domain/regions/engine-fault.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
 import { mainStatusOf, timeOf } from './pod-status.ts';
 

@@ -1,0 +1,10 @@
+export { accountIdOf, accountInfo, refuseDeleting, writeAsAdmin, type AccountInfo } from './account-admin.ts';
+export { lockOwnAccount, notLoggedIn, writeOwnAccount } from './callers.ts';
+export type { Grants } from './grants.ts';
+export { quotaLimit, requireQuota } from './quotas.ts';
+export { portAccessIn } from './routing/gateway-routes.ts';
+export type { Forwarding } from './routing/gateway-types.ts';
+export type { NotebookTokens } from './routing/notebook-tokens.ts';
+export type { SshHostKeys } from './routing/ssh-host-key.ts';
+export type { AccessParts } from './wire.ts';
+export type { Traffic } from './routing/traffic.ts';

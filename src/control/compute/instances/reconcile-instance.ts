@@ -1,0 +1,165 @@
+/**
+ * Reconciles one instance under a lease: observe, `plan()`, execute one step, write, until the plan
+ * rests. Lease and generation guard every write, so results for a superseded generation are
+ * dropped. External effects are idempotent: a reconcile killed anywhere starts over.
+ */
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { clampFutureTimes, type Instance } from '../../../domain/compute/instance.ts';
+import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
+import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
+import { ensureContainer, refreshFiles } from './bring-up.ts';
+import { growDisks } from './grow-disks.ts';
+import { acquireCapacity } from './acquire-capacity.ts';
+import { awaitWindow } from './await-window.ts';
+import { announceReclaim } from './announce-reclaim.ts';
+import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
+import { checkScripts, checkReady } from './readiness.ts';
+import {
+  failInstance,
+  writeInstance,
+  writeObservation,
+  Superseded,
+  callDeadline,
+  type InstanceReconcilerDeps,
+  type InstanceState,
+  type ReconcileContext,
+  type StepResult,
+  type BackOffDelay,
+} from './reconcile-context.ts';
+import type { LeasedRow, ReconcileResult, Time } from '../../kernel/ports.ts';
+
+export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
+  const backOffs = makeBackOffs(deps.time);
+  return async ({ row, leaseToken, signal }: LeasedRow<InstanceRow>): Promise<ReconcileResult> => {
+    const leftMs = backOffs.leftMs(row);
+    if (leftMs > 0) return { dueAtMs: deps.time.now() + leftMs };
+    const counted = (await deps.readCatalog()).regions.get(row.regionId);
+    if (!counted) throw new Error(`region ${row.regionId} is not configured`);
+    const drivers = deps.regions.of(row.regionId);
+    const notebookToken = (): string => deps.notebookTokens.open(row);
+    const context: ReconcileContext = { deps, drivers, region: counted.region, leaseToken, signal, notebookToken };
+    const instance = instanceFromRow(row);
+    const state: InstanceState = { instance, written: instance, holdsCapacity: row.holdsCapacity === 1 };
+    try {
+      const clamped = clampFutureTimes(instance, deps.time.now());
+      const start = clamped ? await writeInstance(context, state, clamped) : state;
+      return await reconcileUntilRest(context, start, backOffs);
+    } catch (error) {
+      if (error instanceof Superseded || signal.aborted) return { dueAtMs: deps.time.now() };
+      if (!(error instanceof EngineFault)) throw error;
+      deps.log.warn({ id: row.id, kind: error.kind, err: error }, 'a step failed at the engine; Berth retries it');
+      return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
+    }
+  };
+}
+
+async function reconcileUntilRest(
+  context: ReconcileContext,
+  start: InstanceState,
+  backOffs: BackOffs,
+): Promise<ReconcileResult> {
+  const { deps } = context;
+  let result: StepResult = { state: start, next: 'again' };
+  for (let before: Step['do'] | null = null; ;) {
+    const { state } = result;
+    const observation = result.observation ?? (await observe(context, state.instance));
+    const step = plan(state.instance, observation, deps.time.now(), deps.limits);
+    // The engine reported the halt as done, but the container still runs.
+    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
+    // The restored Docker sidecar ended at once.
+    if (step.do === 'refresh' && before === 'refresh' && !state.instance.filesStale)
+      return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
+    result = await executeStep(context, state, step, observation);
+    before = step.do;
+    const { next } = result;
+    if (next === 'again') continue;
+    if (next === null) return { dueAtMs: null };
+    if (typeof next === 'number') return { dueAtMs: deps.time.now() + next };
+    backOffs.begin(result.state.instance, next);
+    return { dueAtMs: deps.time.now() + next.backOffMs };
+  }
+}
+
+/** Skips the engine before its first `ensure`. */
+async function observe(context: ReconcileContext, { id, everEnsured }: Instance): Promise<InstanceObservation> {
+  const { drivers, deps } = context;
+  if (!everEnsured) return { kind: 'absent' };
+  const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
+  if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
+  const answers = deps.health.takeAnswer(id);
+  return observation.kind === 'present' && answers !== undefined ? { ...observation, answers } : observation;
+}
+
+async function executeStep(
+  context: ReconcileContext,
+  state: InstanceState,
+  step: Step,
+  observation: InstanceObservation,
+): Promise<StepResult> {
+  switch (step.do) {
+    case 'rest':
+      return { state, next: step.afterMs ?? null };
+    case 'mark': {
+      const { show: observed, attempts, afterMs } = step;
+      return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
+    }
+    case 'failPermanently':
+      return failInstance(context, state, step, observation.kind === 'present' && observation.running);
+    case 'halt':
+      return haltContainer(context, state, step);
+    case 'settle': {
+      const stoppedAtMs = state.instance.observed.stoppedAtMs || context.deps.time.now();
+      const observed = { ...step.show, stoppedAtMs };
+      return { state: await writeObservation(context, state, { observed }, { freeCapacity: true }), next: 'again' };
+    }
+    case 'awaitWindow':
+      return awaitWindow(context, state);
+    case 'acquireCapacity':
+      return acquireCapacity(context, state);
+    case 'saveRoot':
+      return saveRoot(context, state);
+    case 'removeSaved':
+      return removeSaved(context, state);
+    case 'removeUnfinished':
+      return removeUnfinished(context, state);
+    case 'destroy':
+      return cleanUp(context, state);
+    case 'ensure':
+      return ensureContainer(context, state, step.show);
+    case 'announceReclaim':
+      return announceReclaim(context, state, step);
+    case 'refresh':
+      return refreshFiles(context, state);
+    case 'grow':
+      return growDisks(context, state);
+    case 'checkReady':
+      return checkReady(context, state, step);
+    case 'checkScripts':
+      return checkScripts(context, state);
+    default:
+      return step satisfies never;
+  }
+}
+
+type Row = Pick<Instance, 'generation'> & { id: string };
+type BackOffs = ReturnType<typeof makeBackOffs>;
+
+/**
+ * Delays the next attempt after a failure, whatever wakes the row: the engine hints at every failed
+ * start, and would use up all attempts within a second. A new generation starts at once.
+ */
+function makeBackOffs({ elapsed }: Pick<Time, 'elapsed'>) {
+  const byId = new Map<string, { generation: number; untilMs: number }>();
+  return {
+    begin({ id, generation }: Row, { backOffMs }: BackOffDelay): void {
+      byId.set(id, { generation, untilMs: elapsed() + backOffMs });
+    },
+    leftMs({ id, generation }: Row): number {
+      const backOff = byId.get(id);
+      if (!backOff) return 0;
+      const leftMs = backOff.generation === generation ? backOff.untilMs - elapsed() : 0;
+      if (leftMs <= 0) byId.delete(id);
+      return Math.max(0, leftMs);
+    },
+  };
+}

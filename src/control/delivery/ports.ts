@@ -1,0 +1,2 @@
+export type { AccountVersions } from './account-versions.ts';
+export type { DeliveryParts } from './wire.ts';

@@ -1,0 +1,10 @@
+export { onlyWithoutMoney } from './follow-money.ts';
+export { followRun } from './follow-run.ts';
+export { payLaunch, refuseUnpayableType } from './launch-money.ts';
+export { meteredInstance, meteredStorage, type MeteredDeps, type Metering } from './metering.ts';
+export { applyToPaidTime } from './prepay.ts';
+export { costOfRun, costsOf, purchaseOf, refuseUnpaidRun } from './refuse-unpaid.ts';
+export { partsOf, report } from './report.ts';
+export type { SeenInstances } from './seen-runs.ts';
+export { timeZoneOf } from './time-zone.ts';
+export { CHARGE_INTERVAL_MS, type MoneyParts } from './wire.ts';

@@ -1,0 +1,62 @@
+/** Metering, charging, budgets, and the books. */
+import type { MoneyRules } from '../../domain/money/money-ladder.ts';
+import { task, type Kernel, type StopAutomatically, type Task } from '../kernel/ports.ts';
+import { makeBooks, type Books } from './books.ts';
+import { makeBudgets, type Budgets } from './budgets.ts';
+import { makeChargeUsage } from './charge-usage.ts';
+import { makeCredits, type Credits } from './credits.ts';
+import { makeChargeExports, type ChargeExports } from './focus-charges.ts';
+import { makeFollowBudgets } from './follow-budgets.ts';
+import { makeFollowMoney } from './follow-money.ts';
+import { makeMetering } from './metering.ts';
+import { makePayments, type Payments } from './payments.ts';
+import { makeRenewPaidTime } from './renew-paid-time.ts';
+import { makeStatements, type Statements } from './statement.ts';
+import { makeReadStripe } from './stripe.ts';
+import { makeUsage, type Usage } from './usage-report.ts';
+
+export interface MoneyOptions {
+  /** Signing secret of Stripe's webhook; absent: payments are off. */
+  stripeSecret?: string | undefined;
+  /** Whether usage is charged; default yes. */
+  isBilled?: boolean;
+  moneyRules?: Partial<MoneyRules>;
+}
+
+/** Books each minute within seconds of its end. */
+export const CHARGE_INTERVAL_MS = 10_000;
+const RENEW_INTERVAL_MS = 1_000;
+
+export interface MoneyUseCases {
+  books: Books;
+  chargeExports: ChargeExports;
+  payments: Payments;
+  usage: Usage;
+  statements: Statements;
+  budgets: Budgets;
+  credits: Credits;
+}
+
+export function wireMoney(given: Kernel & MoneyOptions) {
+  const { stripeSecret, isBilled = true } = given;
+  const metering = makeMetering({ ...given, isBilled });
+  const deps = { ...given, metering };
+  const readStripe = stripeSecret === undefined ? undefined : makeReadStripe(stripeSecret);
+  const useCases: MoneyUseCases = {
+    books: makeBooks(deps),
+    chargeExports: makeChargeExports(deps),
+    payments: makePayments({ ...deps, readStripe }),
+    usage: makeUsage(deps),
+    statements: makeStatements(deps),
+    budgets: makeBudgets(deps),
+    credits: makeCredits(deps),
+  };
+  const tasks = (needs: { stopAutomatically: StopAutomatically }): Task[] => [
+    task('renew paid time', RENEW_INTERVAL_MS, makeRenewPaidTime({ ...deps, ...needs })),
+    task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(deps)),
+    task('follow budgets', CHARGE_INTERVAL_MS, makeFollowBudgets({ ...deps, ...needs })),
+  ];
+  return { parts: { metering, followMoney: makeFollowMoney(deps) }, useCases, tasks };
+}
+
+export type MoneyParts = ReturnType<typeof wireMoney>['parts'];

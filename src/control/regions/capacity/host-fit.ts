@@ -1,0 +1,48 @@
+/** Types that one host of a region can hold: launches of others are refused before they wait. */
+import type { InstanceType, Region } from '../../../domain/regions/catalog.ts';
+import { fitsOneHost, gpusText, hostsText, type HostSize } from '../../../domain/regions/host-sizes.ts';
+import { nearestType } from '../../../domain/regions/placement.ts';
+import { Refusal } from '../../../domain/kernel/refusal.ts';
+import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
+
+type Drivers = Pick<RegionDrivers, 'health' | 'cpuOvercommit' | 'hostMemoryMiB'>;
+
+/** Null where capacity alone decides: one host, no usable host, or no answer of the engine yet. */
+export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): HostSize[] | null {
+  if (probe?.hosts === undefined || probe.hosts.length === 0) return null;
+  return probe.hosts.map((host) => ({
+    ...host,
+    cpuMilli: Math.floor(host.cpuMilli * cpuOvercommit),
+    memoryMiB: host.memoryMiB - hostMemoryMiB,
+  }));
+}
+
+/** The catalog without types of the region that none of its hosts can hold: no hint names them. */
+export function catalogWithinHosts(
+  catalog: CatalogSnapshot,
+  drivers: Drivers & Pick<RegionDrivers, 'regionId'>,
+): CatalogSnapshot {
+  const hosts = hostsOf(drivers);
+  if (hosts === null) return catalog;
+  const isOffered = (type: InstanceType): boolean => type.regionId !== drivers.regionId || fitsOneHost(type, hosts);
+  return { ...catalog, types: new Map([...catalog.types].filter(([, type]) => isOffered(type))) };
+}
+
+export function refuseOverHosts(
+  type: InstanceType,
+  { region, catalog, drivers }: { region: Region; catalog: CatalogSnapshot; drivers: Drivers },
+): void {
+  const hosts = hostsOf(drivers);
+  if (hosts === null || fitsOneHost(type, hosts)) return;
+  const others = [...catalog.types.values()].filter(
+    (other) => other.regionId === region.id && other.isSpot === type.isSpot && fitsOneHost(other, hosts),
+  );
+  const total = catalog.regions.get(region.id)?.total;
+  const nearest = total && nearestType(type, others, total);
+  const instead = nearest ? `${nearest.name} (${nearest.id}) would fit` : 'no other type would fit';
+  const needs = `${type.cpuCores} CPU cores, ${type.memoryGB} GB of memory and ${gpusText(type.gpuCount, type.gpuName)}`;
+  throw new Refusal(
+    'no_capacity',
+    `instance type ${type.name} (${needs}) fits on no host of region ${region.name}, whose largest have ${hostsText(hosts)}; ${instead}`,
+  );
+}

@@ -1,0 +1,184 @@
+/**
+ * Reconciles an image that is saved from an instance, or registered while its registry was away:
+ *
+ *     Saving ── root disk copied, and pushed if the operator has a registry ──► Ready
+ *        └───── container gone, or too many failed attempts ──► Failed, with the reason
+ *     registered, unchecked ── registry answers ──► checked, or Failed
+ *     any ── delete ──► Deleting ── removed from the engine ──► row deleted
+ *
+ * A running instance is paused while its root disk is copied. After a crash the copy starts again
+ * and replaces the first image. An unreachable engine fails nothing; a copy over its deadline does.
+ */
+import { EngineFault, isEngineAway } from '../../../domain/regions/engine-fault.ts';
+import { instanceId } from '../../../domain/kernel/ids.ts';
+import { backOffMs, type Limits } from '../../../domain/compute/instance-states.ts';
+import { endOperation, beginStage, failOperation, type Operation } from '../../../domain/compute/operation.ts';
+import { appendEvent } from '../../../store/tables/events.ts';
+import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../../store/tables/images.ts';
+import { instanceRow } from '../../../store/tables/instances.ts';
+import { parseOperation } from '../../../store/tables/json-schemas.ts';
+import { uncheckedText, type CheckImage } from './check-image.ts';
+import { makeProgressReporter } from './progress-reporter.ts';
+import type { TaskDeps, LeasedRow, ReconcileResult, RegionDrivers } from '../../kernel/ports.ts';
+import { withCopyDeadline } from '../../storage/ports.ts';
+
+export interface ImageReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
+  limits: Limits;
+  checkImage: CheckImage;
+}
+
+interface Work extends ImageReconcilerDeps {
+  leased: LeasedRow<ImageRow>;
+  drivers: RegionDrivers;
+}
+
+export function makeImageReconciler(deps: ImageReconcilerDeps) {
+  return async (leased: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
+    const { row } = leased;
+    if (row.regionId === null) return checkAgain({ ...deps, leased });
+    const work: Work = { ...deps, leased, drivers: deps.regions.of(row.regionId) };
+    switch (row.state) {
+      case 'Saving':
+        return save(work);
+      case 'Deleting':
+        return remove(work);
+      default:
+        return { dueAtMs: null };
+    }
+  };
+}
+
+/** Asks for a registered image until its registry has answered. */
+async function checkAgain({
+  leased,
+  store,
+  time,
+  limits,
+  checkImage,
+}: Omit<Work, 'drivers'>): Promise<ReconcileResult> {
+  const { row } = leased;
+  if (row.ownerId === null || row.stateText === '' || row.state !== 'Ready') return { dueAtMs: null };
+  const check = await checkImage(row.ownerId, row.ref);
+  const isUnchecked = check.kind === 'unchecked';
+  const stateText = isUnchecked ? uncheckedText(check.why) : check.kind === 'refused' ? check.why : '';
+  const result = { state: check.kind === 'refused' ? 'Failed' : row.state, stateText };
+  const written = await store.write((tx) => writeReconciledImage(tx, guardOf({ leased }), result));
+  if (!written) return { dueAtMs: time.now() };
+  return { dueAtMs: isUnchecked && !check.isFinal ? time.now() + limits.imageRecheckMs : null };
+}
+
+const guardOf = ({ leased: { row, leaseToken } }: Pick<Work, 'leased'>) => ({
+  id: row.id,
+  leaseToken,
+  generation: row.generation,
+});
+
+const callSignal = ({ leased, time, limits }: Work): AbortSignal =>
+  AbortSignal.any([leased.signal, time.deadline(limits.callDeadlineMs)]);
+
+const copy = <T>({ drivers, leased, time, limits }: Work, operation: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  withCopyDeadline({ engine: drivers.engine, time, signal: leased.signal }, limits.copyDeadlineMs, operation);
+
+async function save(work: Work): Promise<ReconcileResult> {
+  const { leased, drivers, store } = work;
+  const { row } = leased;
+  const { engine } = drivers;
+  const from = instanceId(row.fromInstanceId ?? '');
+  const instance = await instanceRow(store.read, from);
+  if (!instance || instance.desired === 'released')
+    return fail(work, 'InstanceGone', 'the instance was terminated before it was saved');
+  try {
+    const { sizeBytes } = await copy(work, (signal) => engine.saveImage(from, row.ref, signal));
+    if (drivers.archivePushed) await push(work);
+    return await writeResult(work, 'image.saved', { state: 'Ready', stateText: '', sizeBytes }, (operation, nowMs) =>
+      endOperation(operation, 'Succeeded', nowMs),
+    );
+  } catch (error) {
+    return afterFault(work, error, ({ kind, message }) => {
+      const gone = 'the container of the instance is gone: the instance was terminated or archived before it was saved';
+      return kind === 'not_found' ? fail(work, 'InstanceGone', gone) : fail(work, 'SaveFailed', message);
+    });
+  }
+}
+
+/** Pushes to the operator's registry and removes the local image. */
+async function push(work: Work): Promise<void> {
+  const { leased, drivers, store, time } = work;
+  const { engine, archiveCredentials } = drivers;
+  const { ref } = leased.row;
+  const reporter = makeProgressReporter(time.elapsed, (stateText, progress) => {
+    const operation = operationOf(leased.row, (operation) => beginStage(operation, 'Archive', time.now(), progress));
+    return store.write((tx) => writeReconciledImage(tx, guardOf(work), { stateText, operation }));
+  });
+  try {
+    await copy(work, (signal) => engine.pushImage(ref, reporter.onProgress, signal, archiveCredentials));
+  } finally {
+    await reporter.finish();
+  }
+  await engine.removeImage(ref, callSignal(work));
+}
+
+async function remove(work: Work): Promise<ReconcileResult> {
+  const { leased, drivers, log, store, time } = work;
+  const { id, ref } = leased.row;
+  try {
+    await drivers.engine.removeImage(ref, callSignal(work));
+  } catch (error) {
+    if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
+    log.error({ id, image: ref, err: error }, 'could not remove a saved image; the image stays on the engine');
+  }
+  const gone = await store.write((tx) => deleteLeasedImageRow(tx, guardOf(work), leased.row, time.now()));
+  return gone ? 'gone' : { dueAtMs: time.now() };
+}
+
+/** Retries a temporary fault with back-off; without `failPermanently`, for ever. */
+async function afterFault(
+  work: Work,
+  error: unknown,
+  failPermanently: ((fault: EngineFault) => Promise<ReconcileResult>) | null,
+): Promise<ReconcileResult> {
+  const { leased, limits, log, store, time } = work;
+  leased.signal.throwIfAborted();
+  if (!(error instanceof EngineFault)) throw error;
+  const { id } = leased.row;
+  log.warn({ id, kind: error.kind, err: error }, 'an engine call for an image failed');
+  // A registry may be away for ever; the engine comes back.
+  if (isEngineAway(error)) return { dueAtMs: time.now() + limits.engineRetryMs };
+  const attempts = leased.row.attempts + 1;
+  if (failPermanently && (!error.retry || attempts > limits.maxAttempts)) return failPermanently(error);
+  const written = await store.write((tx) =>
+    writeReconciledImage(tx, guardOf(work), { attempts, stateText: error.message }),
+  );
+  return { dueAtMs: time.now() + (written ? backOffMs(attempts, limits) : 0) };
+}
+
+const fail = (work: Work, reason: string, message: string): Promise<ReconcileResult> =>
+  writeResult(work, 'image.saveFailed', { state: 'Failed', stateText: message }, (operation, nowMs) => {
+    const whatToDo = 'Delete the image, and save the instance again if it still exists.';
+    return failOperation(operation, { reason, message, whatToDo }, nowMs);
+  });
+
+type ReconciledImage = Parameters<typeof writeReconciledImage>[2];
+
+async function writeResult(
+  work: Work,
+  kind: string,
+  result: ReconciledImage,
+  endOperationWith: (operation: Operation, nowMs: number) => Operation,
+): Promise<ReconcileResult> {
+  const { leased, store, time } = work;
+  const { row } = leased;
+  const nowMs = time.now();
+  const operation = operationOf(row, (operation) => endOperationWith(operation, nowMs));
+  const written = await store.write(async (tx) => {
+    if (!(await writeReconciledImage(tx, guardOf(work), { ...result, operation }))) return false;
+    if (row.ownerId === null) return true;
+    const data = { name: row.name, ...(result.stateText === '' ? {} : { reason: result.stateText }) };
+    await appendEvent(tx, { accountId: row.ownerId, atMs: nowMs, kind, subjectId: row.id, data });
+    return true;
+  });
+  return { dueAtMs: written ? null : nowMs };
+}
+
+const operationOf = (row: ImageRow, next: (operation: Operation) => Operation): string | null =>
+  row.operation === null ? null : JSON.stringify(next(parseOperation(row.operation, 'image', row.id)));

@@ -1,0 +1,446 @@
+/**
+ * Pure: plans an instance's next step from row, observation and time. The reconciler does the step,
+ * writes the result and plans again.
+ */
+import { isExpanding } from './desired-state.ts';
+import { diskStopCauses } from '../storage/disk-growth.ts';
+import type { Disruption } from './disruption.ts';
+import type { Cause } from './operation.ts';
+import {
+  nextStatus,
+  backOffMs,
+  deadlines,
+  diagnoses,
+  isLasting,
+  permanentReason,
+  phaseDeadlines,
+  type Diagnosis,
+  type InstanceStatus,
+  type Limits,
+  type StatusEvent,
+} from './instance-states.ts';
+import { isInUse, type Instance, type Observed } from './instance.ts';
+import { endingSince, reasonOfRequest } from './start-outcomes.ts';
+
+/** The engine's `Observation` of the container, plus whether its software answers. */
+export type InstanceObservation =
+  | { kind: 'unknown'; reason: string }
+  | { kind: 'absent' }
+  | {
+      kind: 'present';
+      running: boolean;
+      exitCode: number | null;
+      outOfMemory: boolean;
+      startedAtMs: number;
+      docker?: 'running' | 'stopped';
+      disruption?: Disruption;
+      reserved?: true;
+      /** Absent: not asked. */
+      answers?: boolean;
+    };
+
+export type Step =
+  /** Nothing to do until a change, or for `afterMs`. */
+  | { do: 'rest'; afterMs?: number }
+  | { do: 'awaitWindow' }
+  | { do: 'acquireCapacity' }
+  /** Image, disks, container, in this order; then check readiness. */
+  | { do: 'ensure'; show: Partial<Observed> }
+  /** The engine takes the capacity of a spot instance: announce the stop at `atMs`. */
+  | { do: 'announceReclaim'; atMs: number; reason: string; show: Partial<Observed> }
+  /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
+  | { do: 'refresh' }
+  | { do: 'grow' }
+  /** `startedAtMs`: of the run that is checked. */
+  | { do: 'checkReady'; show: Partial<Observed>; startedAtMs: number }
+  | { do: 'checkScripts' }
+  | { do: 'halt'; show: Partial<Observed>; graceMs: number }
+  | { do: 'saveRoot' }
+  /** Remove the container whose root disk is saved. */
+  | { do: 'removeSaved' }
+  | { do: 'removeUnfinished' }
+  | { do: 'destroy' }
+  | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
+  /** Reached the desired state; frees the capacity. */
+  | { do: 'settle'; show: Partial<Observed> }
+  | PermanentFailure;
+
+export interface PermanentFailure {
+  do: 'failPermanently';
+  show: Partial<Observed>;
+}
+
+/** A run at least this long resets the count of attempts. */
+const STABLE_MS = 10 * 60_000;
+
+export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {
+  const { observed } = instance;
+  if (observation.kind === 'unknown') {
+    const afterMs = limits.engineRetryMs;
+    if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
+    return { do: 'mark', show: diagnosisFields('EngineUnreachable', observation.reason), afterMs };
+  }
+  // An engine outage restarts the deadlines instead of failing instances.
+  if (observed.diagnosis === 'EngineUnreachable') {
+    const show = outageEnded(instance, observation)
+      ? endedFields(instance, nowMs, 'EngineUnreachable', 'the run ended while the container engine did not answer')
+      : diagnosisFields('', '');
+    return { do: 'mark', show: { ...show, countedFromMs: nowMs } };
+  }
+  const step = planKnown(instance, observation, nowMs, limits);
+  const { ending } = observed;
+  const hasEnded = ending !== null && (nowMs >= ending.byMs || observation.kind === 'absent' || !usesHost(observation));
+  if (hasEnded && !(step.do === 'settle' && 'ending' in step.show)) return { do: 'mark', show: { ending: null } };
+  const atRest = step.do === 'rest' && step.afterMs === undefined;
+  if (atRest && isExpanding(instance)) return { do: 'grow' };
+  return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
+}
+
+type KnownObservation = Exclude<InstanceObservation, { kind: 'unknown' }>;
+type PresentObservation = Extract<InstanceObservation, { kind: 'present' }>;
+
+function planKnown(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { desired, observed } = instance;
+  switch (desired) {
+    case 'released':
+      return observation.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
+    case 'stopped':
+      return planStopped(instance, observation, nowMs, limits);
+    case 'archived':
+      return planArchived(instance, observation, nowMs, limits);
+    case 'running':
+      return planRunning(instance, observation, nowMs, limits);
+    default:
+      return desired satisfies never;
+  }
+}
+
+function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { observed } = instance;
+  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
+  // An instance that failed to start is Stopped after a failed or cancelled archive.
+  const { kind } = instance.operation;
+  const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
+  if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
+  const reason = stopReason(instance);
+  const given = reason === 'OperatorStop' ? ` Reason: ${instance.operation.reason ?? 'none given'}` : '';
+  const text = diagnoses[reason] + given;
+  const diagnosis = diagnosisFields(reason, observed.diagnosis === reason ? observed.diagnosisMessage : text);
+  if (observed.status === 'Stopped') {
+    const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
+    return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...diagnosis } };
+  }
+  return {
+    do: 'settle',
+    show: { ...notRunning, status: nextStatus(observed.status, 'stop'), phase: 'Stopped', ...diagnosis },
+  };
+}
+
+/** The Docker sidecar may outlive a main process that exited. */
+const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
+  running || docker === 'running' || reserved === true;
+
+/** Whether it uses the host after the end of its run, or while it waits for the next one. */
+function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
+  if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
+  const { running, exitCode, docker, disruption, reserved } = observation;
+  // A Pod that starts has a sidecar before an exit code; a disruption ends both.
+  return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
+}
+
+/** Reason shown while stopped; '' if a caller asked for the stop. */
+function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
+  if (kind === 'expandDisk') return observed.diagnosis;
+  if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
+  if (kind !== 'stop' || cause === 'user' || cause === 'resume') return '';
+  return cause === 'operator' ? 'OperatorStop' : cause;
+}
+
+/** Charges from now on a run of which Berth did not know when it was asked to end it. */
+function planUnknownRun(
+  instance: Instance,
+  observation: PresentObservation,
+  reason: Diagnosis,
+  nowMs: number,
+): Step | null {
+  const ending = endingSince(instance, reason, instance.requestedAtMs);
+  if (!observation.running || isInUse(instance) || nowMs >= ending.byMs) return null;
+  return { do: 'mark', show: { ending, runStartedAtMs: observation.startedAtMs } };
+}
+
+function planHalt(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
+  const { observed, requestedAtMs, operation } = instance;
+  const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
+  const graceMs = late ? 0 : graceLeftMs(instance, graceOf(instance, limits), nowMs);
+  if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
+  const unknown = planUnknownRun(instance, observation, reasonOfRequest(operation.cause), nowMs);
+  if (unknown !== null) return unknown;
+  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
+  const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
+  return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
+}
+
+/**
+ * Longer, a disk that fills the host would grow, and connections to node ports of a disabled
+ * account would last.
+ */
+const SHORT_GRACE_MS = 1_000;
+const shortGraceCauses: readonly Cause[] = ['AccountDisabled', ...diskStopCauses];
+
+const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limits): number =>
+  kind === 'stop' && shortGraceCauses.includes(cause) ? Math.min(SHORT_GRACE_MS, stopGraceMs) : stopGraceMs;
+
+/** Further requests do not prolong the grace of the first one, at whose end the charge ends. */
+const graceLeftMs = ({ observed: { ending } }: Instance, graceMs: number, nowMs: number): number =>
+  ending === null ? graceMs : Math.min(graceMs, Math.max(0, ending.byMs - nowMs));
+
+/** Removes the container only once the root disk is saved; without a container nothing is saved. */
+function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { observed, archive, generation } = instance;
+  if (observation.kind === 'present') {
+    if (usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
+    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
+  }
+  const hasMore = archive !== null && archive.replaces.length > 0;
+  if (hasMore || instance.oldContainer !== null) return { do: 'removeSaved' };
+  if (observed.status === 'Archived')
+    return observed.phase === 'Archived'
+      ? { do: 'rest' }
+      : { do: 'settle', show: { ...notRunning, phase: 'Archived' } };
+  const message = archive === null ? 'there was no root disk to save: the container was gone' : '';
+  return {
+    do: 'settle',
+    show: {
+      ...notRunning,
+      status: nextStatus(observed.status, 'archive'),
+      phase: 'Archived',
+      message,
+      ...diagnosisFields('', ''),
+    },
+  };
+}
+
+function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { observed } = instance;
+  if (observation.kind === 'present' && usesHostUnpaid(instance, observation))
+    return { do: 'halt', show: {}, graceMs: Math.min(SHORT_GRACE_MS, limits.stopGraceMs) };
+  if (instance.notBeforeMs !== null) return { do: 'awaitWindow' };
+  if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
+  const overdue = findOverdue(instance, nowMs, limits);
+  if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
+  if (instance.oldContainer !== null) return planReplacement(instance, observation, nowMs, limits);
+  if (observation.kind === 'present' && observation.running)
+    return instance.mustHalt
+      ? planRestartHalt(instance, observation, nowMs, limits)
+      : planPresent(instance, observation, nowMs, limits);
+  // The stop is about to be requested.
+  if (instance.reclaimAtMs !== null && instance.reclaimAtMs <= nowMs) return { do: 'rest' };
+  if (hadStarted(observed) && !instance.mustHalt) {
+    if (observation.kind === 'present' && observation.disruption)
+      return planDisrupted(instance, observation, observation.disruption, nowMs, limits);
+    if (observation.kind === 'absent')
+      return planRestart(
+        instance,
+        'ContainerExited',
+        'the container was removed from the engine',
+        instance.attempts + 1,
+        nowMs,
+        limits,
+      );
+    if (observation.exitCode !== null) {
+      const attempts = nowMs - observation.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
+      const text = `the main process exited with code ${observation.exitCode}`;
+      return planRestart(
+        instance,
+        observation.outOfMemory ? 'OutOfMemory' : 'ContainerExited',
+        text,
+        attempts,
+        nowMs,
+        limits,
+      );
+    }
+    // Held, as by a pause: what the next start fails by ends no run.
+    return { do: 'mark', show: endedFields(instance, nowMs, '', '') };
+  }
+  const pauseMs = remainingBackOffMs(instance, observation, nowMs, limits);
+  if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
+  const event: StatusEvent = observation.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
+  return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
+}
+
+function planRestartHalt(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
+  const unknown = planUnknownRun(instance, observation, '', nowMs);
+  return unknown ?? { do: 'halt', show: {}, graceMs: graceLeftMs(instance, limits.stopGraceMs, nowMs) };
+}
+
+/** Saves the root disk of a container of before a change, then removes the container. */
+function planReplacement(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
+  const { archive, generation } = instance;
+  if (observation.kind === 'absent') return { do: 'removeSaved' };
+  if (usesHost(observation)) return planRestartHalt(instance, observation, nowMs, limits);
+  return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
+}
+
+function findOverdue(
+  { observed, requestedAtMs }: Instance,
+  nowMs: number,
+  limits: Limits,
+): { reason: Diagnosis; text: string } | null {
+  if (isLasting(observed.status)) return null;
+  const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
+  if (nowMs - countedFrom(requestedAtMs, observed) <= limits[limit]) return null;
+  const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
+  // The last known cause says more than the wait.
+  return observed.diagnosis === ''
+    ? { reason, text: waited }
+    : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
+}
+
+const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number =>
+  Math.max(requestedAtMs, countedFromMs);
+
+/** Engine events must not shorten the back-off of a container that exits at once. */
+function remainingBackOffMs(
+  { observed, attempts }: Instance,
+  observation: KnownObservation,
+  nowMs: number,
+  limits: Limits,
+): number {
+  const ended = observed.diagnosis === 'ContainerExited' || observed.diagnosis === 'OutOfMemory';
+  if (!ended || observed.phase !== 'Queued' || observation.kind === 'absent' || observation.startedAtMs === 0) return 0;
+  const pauseMs = backOffMs(attempts, limits);
+  return Math.min(pauseMs, observation.startedAtMs + pauseMs - nowMs);
+}
+
+function planRestart(
+  instance: Instance,
+  reason: Diagnosis,
+  text: string,
+  attempts: number,
+  nowMs: number,
+  limits: Limits,
+): Step {
+  if (attempts > limits.maxAttempts) return failPermanently(instance, reason, `${text}, ${attempts} times in a row`);
+  const show = endedFields(instance, nowMs, reason, text);
+  return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
+}
+
+function endedFields(
+  { observed: { status, countedFromMs } }: Instance,
+  nowMs: number,
+  reason: Diagnosis,
+  text: string,
+): Partial<Observed> {
+  return {
+    status: nextStatus(status, 'end'),
+    // A Running instance's request may be long ago: the start deadline counts from the exit.
+    countedFromMs: isLasting(status) ? nowMs : countedFromMs,
+    phase: 'Queued',
+    healthy: false,
+    runningSinceMs: 0,
+    message: '',
+    ...diagnosisFields(reason, text),
+  };
+}
+
+/** Whether the run of before an outage is over, and names no other cause. */
+function outageEnded({ desired, mustHalt, observed }: Instance, observation: KnownObservation): boolean {
+  if (desired !== 'running' || mustHalt || !hadStarted(observed)) return false;
+  if (observation.kind === 'absent') return true;
+  const { running, exitCode, outOfMemory, disruption } = observation;
+  if (outOfMemory || disruption) return false;
+  return running ? isOtherRun(observed, observation) : exitCode !== null;
+}
+
+const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObservation): boolean =>
+  runStartedAtMs !== 0 && startedAtMs !== 0 && runStartedAtMs !== startedAtMs;
+
+/**
+ * A spot instance is reclaimed: it runs until its programs are told to end. Any other starts again,
+ * elsewhere if need be, which is no failed attempt of its own.
+ */
+function planDisrupted(
+  instance: Instance,
+  { running }: PresentObservation,
+  { text, endsAtMs, isOwnUse }: Disruption,
+  nowMs: number,
+  limits: Limits,
+): Step {
+  const { observed, reclaimAtMs, spec } = instance;
+  if (spec.isSpot) {
+    const atMs = running ? Math.max(nowMs, endsAtMs) : nowMs;
+    if (reclaimAtMs !== null && reclaimAtMs <= atMs) return { do: 'rest' };
+    return { do: 'announceReclaim', atMs, reason: text, show: running ? {} : endedFields(instance, nowMs, '', '') };
+  }
+  // Until the next run begins.
+  if (!hadStarted(observed)) return { do: 'rest', afterMs: limits.engineRetryMs };
+  if (isOwnUse) return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
+  return { do: 'mark', show: endedFields(instance, nowMs, 'Evicted', text) };
+}
+
+function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
+  const { observed, spec } = instance;
+  if (observation.disruption) return planDisrupted(instance, observation, observation.disruption, nowMs, limits);
+  // Another program, such as a cluster, ended the run and started the instance again.
+  if (isInUse(instance) && isOtherRun(observed, observation))
+    return {
+      do: 'mark',
+      show: endedFields(instance, nowMs, 'ContainerExited', 'the run ended, and the engine began another'),
+    };
+  if (observed.phase === 'Ready' && observed.status === 'Running') {
+    if (observation.answers === false && observed.healthy)
+      return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
+    if (observation.answers === true && !observed.healthy)
+      return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
+    if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy')
+      return { do: 'mark', show: diagnosisFields('', '') };
+    if (isExpanding(instance)) return { do: 'grow' };
+    if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
+    return awaitsScript(instance) ? { do: 'checkScripts' } : { do: 'rest' };
+  }
+  const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
+  if (nowMs - from > limits.readyDeadlineMs)
+    return failPermanently(
+      instance,
+      'StartTimeout',
+      `the instance was not ready ${limits.readyDeadlineMs / 1000} s after its start`,
+    );
+  return {
+    do: 'checkReady',
+    startedAtMs: observation.startedAtMs,
+    show: {
+      status: nextStatus(observed.status, 'made'),
+      phase: 'WaitReady',
+      progress: null,
+      ...diagnosisFields('', ''),
+    },
+  };
+}
+
+const awaitsScript = ({ spec, initExit, observed }: Instance): boolean =>
+  (spec.initScript.trim() !== '' && initExit === null) ||
+  (spec.startCommand.trim() !== '' && observed.startExit === null);
+
+const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
+
+const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
+
+const notRunning = { ending: null, healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
+
+export const diagnosisFields = (
+  diagnosis: Diagnosis,
+  diagnosisMessage: string,
+): Pick<Observed, 'diagnosis' | 'diagnosisMessage'> => ({
+  diagnosis,
+  diagnosisMessage,
+});
+
+export function failPermanently(
+  { observed }: Pick<Instance, 'observed'>,
+  diagnosis: Diagnosis,
+  text: string,
+): PermanentFailure {
+  const status = nextStatus(observed.status, 'failPermanently');
+  const reason = permanentReason(diagnosis);
+  return { do: 'failPermanently', show: { ...notRunning, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
+}

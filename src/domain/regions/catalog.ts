@@ -1,0 +1,121 @@
+import type { ImageId, InstanceTypeId, RegionId } from '../kernel/ids.ts';
+
+/** Integer micro-dollars, so sums are exact. Only the edge converts them to floating dollars. */
+export type Micros = bigint;
+
+const MICROS_PER_DOLLAR = 1_000_000n;
+
+/** Exact up to nine billion dollars. */
+export const toDollars = (micros: Micros | number): number => Number(micros) / Number(MICROS_PER_DOLLAR);
+
+export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollars * Number(MICROS_PER_DOLLAR)));
+
+/** Whether dollars have at most 6 decimals. */
+export const isMicros = (dollars: number): boolean => toDollars(fromDollars(dollars)) === dollars;
+
+/** `docs/interface.md` §4.1, in its order. */
+export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
+export type ChargeMode = (typeof chargeModes)[number];
+
+export const mapPrices = <From, To>(
+  prices: Record<ChargeMode, From>,
+  convert: (price: From) => To,
+): Record<ChargeMode, To> => ({
+  tidePerHour: convert(prices.tidePerHour),
+  perHour: convert(prices.perHour),
+  perDay: convert(prices.perDay),
+  perWeek: convert(prices.perWeek),
+  perMonth: convert(prices.perMonth),
+});
+
+export const storageKinds = ['filesystem', 'highspeedstorage', 'snapshot', 'keptDisk'] as const;
+export type StorageKind = (typeof storageKinds)[number];
+/** Micro-dollars per GB and 30 days. */
+export type StoragePrices = Readonly<Record<StorageKind, Micros>>;
+
+export const defaultStoragePrices: StoragePrices = {
+  filesystem: 50_000n,
+  highspeedstorage: 100_000n,
+  snapshot: 30_000n,
+  keptDisk: 50_000n,
+};
+
+export const mapStoragePrices = <From, To>(
+  prices: Readonly<Record<StorageKind, From>>,
+  convert: (price: From) => To,
+): Record<StorageKind, To> => ({
+  filesystem: convert(prices.filesystem),
+  highspeedstorage: convert(prices.highspeedstorage),
+  snapshot: convert(prices.snapshot),
+  keptDisk: convert(prices.keptDisk),
+});
+
+export const engineKinds = ['docker', 'simulated', 'kubernetes'] as const;
+
+export interface Region {
+  id: RegionId;
+  name: string;
+  /** Short machine name; `regionInfo.value` of the interface. */
+  value: string;
+  location: string;
+  /** Host (and port) of the region's gateway. */
+  domain: string;
+  sshAddress: string;
+  engine: (typeof engineKinds)[number];
+}
+
+export interface Image {
+  id: ImageId;
+  name: string;
+  /** Engine reference: `registry/name:tag`, or `berth.local/<recipe>:<hash>` of a built recipe. */
+  ref: string;
+  architecture: string;
+  isPublic: boolean;
+  tags: string[];
+  type: string;
+}
+
+export const imageStates = ['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'] as const;
+/** States of an image of an account. `Failed` has a reason; lists omit `Deleting`. */
+export const ownImageStates = ['Saving', 'Ready', 'Failed', 'Deleting'] as const;
+export type OwnImageState = (typeof ownImageStates)[number];
+
+export interface InstanceType {
+  id: InstanceTypeId;
+  regionId: RegionId;
+  name: string;
+  isSpot: boolean;
+  cpuCores: number;
+  cpuType: string;
+  memoryGB: number;
+  gpuCount: number;
+  gpuName: string;
+  rootDiskGB: number;
+  /** Base size of `/root/dataDisk`; a launch adds `extraDataDiskSizeDB`. */
+  dataDiskGB: number;
+  /** Container runtime, by the engine's name for it; absent: the engine's default. */
+  runtime?: string;
+  pricesMicros: Record<ChargeMode, Micros>;
+}
+
+/** CPU in thousandths of a core. */
+export interface Capacity {
+  cpuMilli: number;
+  memoryMiB: number;
+  gpus: number;
+}
+
+export const capacityOf = (type: Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>): Capacity => ({
+  cpuMilli: Math.round(type.cpuCores * 1000),
+  memoryMiB: Math.round(type.memoryGB * 1024),
+  gpus: type.gpuCount,
+});
+
+/** Capacity that an instance of this spec holds while it runs. */
+export const capacityOfSpec = ({
+  type,
+  cpuOnlyPriceMicros,
+}: {
+  type: Parameters<typeof capacityOf>[0];
+  cpuOnlyPriceMicros: number | null;
+}): Capacity => capacityOf(cpuOnlyPriceMicros === null ? type : { ...type, gpuCount: 0 });
