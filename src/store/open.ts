@@ -35,6 +35,7 @@ import { booksByHour } from './migrations/0040-books-by-hour.ts';
 import { chargedStarts } from './migrations/0043-charged-starts.ts';
 import { webhookBacklog } from './migrations/0044-webhook-backlog.ts';
 import { regionNames } from './migrations/0047-region-names.ts';
+import { bookedTimeIndex } from './migrations/0048-booked-time-index.ts';
 import type { Migration } from './db/migrate.ts';
 import type { SpaceReserve } from './db/space-reserve.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -76,6 +77,7 @@ export const migrations: readonly Migration[] = [
   chargedStarts,
   webhookBacklog,
   regionNames,
+  bookedTimeIndex,
 ];
 
 export async function openStore(options: {
