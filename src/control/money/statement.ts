@@ -65,8 +65,8 @@ const MAX_LISTED_RESOURCES = 10_000;
 const MAX_ENTRIES = 1_000;
 const LINES_AT_ONCE = 50;
 const MAX_TRIES = 5;
-/** Transactions that began before the end of the month have ended. */
-const SETTLED_MS = MINUTE_MS;
+/** An event may be a minute old when it is written (`metering.ts`); its transaction takes less. */
+const SETTLED_MS = 2 * MINUTE_MS;
 
 const sumOf = (rows: readonly ReportRow[], column: 'amountMicros' | 'uncollectedMicros'): number =>
   rows.reduce((sum, row) => sum + row[column], 0);

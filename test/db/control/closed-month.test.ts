@@ -85,6 +85,17 @@ async function renameRegion({ running, caller, drivers: { regionId } }: World, n
 }
 
 onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
+  test('is not final while an event of its last minute may still be written', async () => {
+    const { world, clock } = await stillWorld(open, Date.UTC(2027, 0, 31, 23));
+    const anna = await world.account('anna', 100);
+    const finalAfter = async (ms: number): Promise<boolean> => {
+      clock.ms = HOUR_MS + ms;
+      return (await world.running.control.statements.page(anna, january, { currentPage: 1, pageSize: 1 })).isFinal;
+    };
+    expect(await finalAfter(90_000)).toBe(false);
+    expect(await finalAfter(120_000)).toBe(true);
+  });
+
   test('is final once its charges are booked, and reads the same whatever follows', async () => {
     const { world, clock, settle, book, pass } = await stillWorld(open, Date.UTC(2027, 0, 31, 16, 0, 7));
     const { instances, volumes, credits, statements, usage } = world.running.control;
