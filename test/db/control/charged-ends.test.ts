@@ -135,7 +135,8 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
   });
 
   test('comes before the next start, though a failed start left its container', async () => {
-    const { world, ann, launch, types, instances, clock } = await openWorld(open, { stopGraceMs: STOP_GRACE_MS });
+    const limits = { stopGraceMs: 2_000, readyDeadlineMs: 1_000 };
+    const { world, ann, launch, types, instances } = await openWorld(open, limits);
     const { instanceConfiguration } = world.launchInput();
     const initScript = `${DEAF}\n# berth-sim: never ready`;
     const more = { instanceTypeId: types.large.id, instanceConfiguration: { ...instanceConfiguration, initScript } };
@@ -148,7 +149,6 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
       ensured.push(spec.cpuMilli);
       return ensure(spec, signal);
     };
-    clock.aheadMs += 61_000;
     await world.until(id, hasStatus('StartingFailed'));
     await instances.update(ann, { instanceId: id, instanceTypeId: types.small.id }, null);
     await instances.start(ann, { instanceId: id }, null);
