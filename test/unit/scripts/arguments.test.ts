@@ -7,7 +7,7 @@ const scripts = path.join(import.meta.dirname, '../../../scripts');
 const run = (name: string, ...args: string[]) =>
   spawnSync(process.execPath, [path.join(scripts, `${name}.mjs`), ...args], { encoding: 'utf8', timeout: 60_000 });
 
-test.each(['up', 'dev', 'first', 'check', 'bench', 'simulate', 'words'])(
+test.each(['up', 'dev', 'first', 'check', 'bench', 'simulate', 'structure', 'words'])(
   'npm run %s answers --help, and refuses an unknown argument',
   (name) => {
     const help = run(name, '--help');
