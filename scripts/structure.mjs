@@ -1,6 +1,6 @@
 /**
- * `npm run structure [-- COMMIT]`: lines and files of each part, and which folders of control import
- * which, as a Mermaid picture. Arrows against the order are counted for the best order found.
+ * `npm run structure [-- COMMIT]`: lines and files of each part, and which folders of control
+ * import which, as a Mermaid picture. Arrows against the order are those of the best order found.
  */
 import path from 'node:path';
 import { readArguments } from './lib/arguments.mjs';
