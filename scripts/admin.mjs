@@ -1,4 +1,4 @@
-/** `npm run admin`: accounts of this host's installation, under Node 24 (`host-admin.ts`). */
+/** `npm run admin`: accounts and data of this host, under Node 24 (`host-admin.ts`). */
 import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
@@ -8,8 +8,10 @@ const USAGE = `npm run admin -- list                    lists the accounts with 
 
 npm run admin -- reset-password NAME     replaces a lost password, and prints the new one
 
-Works while the server runs and while it is stopped. Set the same BERTH_* settings as for the server, and
-run it as the same user.`;
+npm run admin -- convert                 converts the data of a version before 0.2 (until 0.3)
+
+The first two work while the server runs and while it is stopped; the last one needs it stopped. Set the
+same BERTH_* settings as for the server, and run it as the same user.`;
 
 await runCommand(async () => {
   readArguments(USAGE, { options: {}, allowPositionals: true });

@@ -1,4 +1,4 @@
-/** Lists accounts, or replaces a password, of the installation of BERTH_DATA. */
+/** Lists accounts, replaces a password, or converts the data, of the installation of BERTH_DATA. */
 import { enableCompileCache } from 'node:module';
 import { Refusal } from '../src/domain/kernel/refusal.ts';
 import { errorText } from '../src/domain/kernel/unknown-error.ts';
@@ -9,7 +9,7 @@ import { runCommand, say, Unready } from './lib/run.mjs';
 enableCompileCache();
 
 const { readConfig } = await import('../src/main/config.ts');
-const { withHostCommands } = await import('../src/main/host-commands.ts');
+const { convertStoredData, withHostCommands } = await import('../src/main/host-commands.ts');
 
 const [verb, name, ...more] = process.argv.slice(2);
 
@@ -19,7 +19,9 @@ async function run(commands: HostCommands): Promise<void> {
     return;
   }
   if (verb !== 'reset-password' || name === undefined || more.length > 0)
-    throw new Unready('Write: npm run admin -- list, or: npm run admin -- reset-password NAME');
+    throw new Unready(
+      'Write: npm run admin -- list, npm run admin -- reset-password NAME, or: npm run admin -- convert',
+    );
   const { username, password, state } = await commands.resetPassword(name);
   say(`New password of ${username}: ${password}`);
   say('Every login of the account has ended; its API keys work on.');
@@ -28,7 +30,9 @@ async function run(commands: HostCommands): Promise<void> {
 
 await runCommand(async () => {
   try {
-    await withHostCommands(readConfig(process.env), run);
+    const config = readConfig(process.env);
+    if (verb === 'convert' && name === undefined) await convertStoredData(config, say);
+    else await withHostCommands(config, run);
   } catch (error) {
     if (error instanceof Unready) throw error;
     throw new Unready(error instanceof Refusal ? error.message : errorText(error));

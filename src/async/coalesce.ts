@@ -27,10 +27,7 @@ export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<vo
   };
 }
 
-/**
- * Calls `fn` for one value at a time, in order; a waiting value is in line once. `fn` must not
- * reject.
- */
+/** Calls `fn`, which must not reject, for one value at a time; a value waits once. */
 export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
   add(value: T): void;
   replace(value: T): void;
@@ -62,10 +59,7 @@ export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
   };
 }
 
-/**
- * One call of `fn` at a time. Callers that come during a call share the one after it, which begins
- * later than all of them.
- */
+/** One call of `fn` at a time. Callers during a call share the next one. */
 export function makeSharedCalls<T>(fn: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined;
   let next: Promise<T> | undefined;

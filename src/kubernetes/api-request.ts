@@ -29,10 +29,7 @@ export const urlOf = ({ server }: ClusterConnection, path: string, query: QueryV
   return url;
 };
 
-/**
- * Sends, and repeats while the server asks for a pause. Throws an `ApiError`, or the reason of the
- * signal.
- */
+/** Sends, and repeats while the server asks for a pause. Throws `ApiError` or the abort reason. */
 export async function send(connection: ClusterConnection, request: ApiRequest): Promise<IncomingMessage> {
   for (let attempt = 1; ; attempt++) {
     try {

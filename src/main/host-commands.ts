@@ -19,6 +19,7 @@ import { roles } from '../domain/access/roles.ts';
 import { errorCode } from '../domain/kernel/unknown-error.ts';
 import { makeLinkClient } from '../edge/link/link-client.ts';
 import { serveLinkSocket, type LinkServer } from '../edge/link/link-server.ts';
+import { makeConvert } from '../store/db/convert.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
@@ -83,8 +84,7 @@ export async function withHostCommands<Result>(
   config: HostConfig,
   use: (commands: HostCommands) => Promise<Result>,
 ): Promise<Result> {
-  if (!existsSync(join(config.dataFolder, 'secrets.key')))
-    throw new Refusal('not_found', `${config.dataFolder} has no installation; set BERTH_DATA as for the server`);
+  refuseOtherFolder(config);
   const away = 'the server does not answer; run this command as the user of the server';
   const client = makeLinkClient({ socketPath: socketPath(config), headers: {}, timeoutMs: ANSWER_MS, away });
   const commands: HostCommands = {
@@ -97,27 +97,45 @@ export async function withHostCommands<Result>(
     const code = error instanceof Refusal ? errorCode(error.detail) : undefined;
     // No server, or a socket that a dead one left.
     if (code !== 'ENOENT' && code !== 'ECONNREFUSED') throw error;
-    return await withStoredData(config, use);
+    return await withStore(config, { log: quiet }, (store) => use(storedCommands(store)));
   } finally {
     client.stop();
   }
 }
 
+const refuseOtherFolder = ({ dataFolder }: HostConfig): void => {
+  if (!existsSync(join(dataFolder, 'secrets.key')))
+    throw new Refusal('not_found', `${dataFolder} has no installation; set BERTH_DATA as for the server`);
+};
+
+/** Converts a database of before 0.2, and says what it did. No server may run. */
+export async function convertStoredData(config: HostConfig, say: (text: string) => void): Promise<void> {
+  refuseOtherFolder(config);
+  const file = databaseFile(config);
+  if (config.databaseUrl === null && !existsSync(file))
+    throw new Refusal('not_found', `there is no ${file}; set BERTH_DATABASE_URL as for the server`);
+  const log = { ...quiet, info: (_: object, text: string) => say(text) };
+  await withStore(config, { log, prepare: makeConvert(log) }, async () => {});
+}
+
 const quiet = { info() {}, warn() {}, error() {} };
 
-async function withStoredData<Result>(
-  { dataFolder, databaseUrl }: HostConfig,
-  use: (commands: HostCommands) => Promise<Result>,
+const databaseFile = ({ dataFolder }: HostConfig): string => join(dataFolder, 'berth.db');
+
+async function withStore<Result>(
+  config: HostConfig,
+  options: Pick<Parameters<typeof openStore>[0], 'log' | 'prepare'>,
+  use: (store: Store) => Promise<Result>,
 ): Promise<Result> {
+  const { dataFolder, databaseUrl } = config;
   const lock = lockFolder(dataFolder);
   const onLost = (): never => process.exit(1);
   try {
     const database = databaseUrl === null ? null : await lockDatabase({ url: databaseUrl, log: quiet, onLost });
     try {
-      const file = join(dataFolder, 'berth.db');
-      const store = await openStore({ url: databaseUrl ?? undefined, file, log: quiet });
+      const store = await openStore({ url: databaseUrl ?? undefined, file: databaseFile(config), ...options });
       try {
-        return await use(storedCommands(store));
+        return await use(store);
       } finally {
         await store.stop();
       }

@@ -1,7 +1,4 @@
-/**
- * Background image work: builds the default image, and offers public images while their registry
- * answers.
- */
+/** Builds the default image, and offers public images while their registry answers. */
 import { withDeadline } from '../async/abort.ts';
 import { retry } from '../async/retry.ts';
 import type { Logger } from 'pino';
@@ -53,10 +50,7 @@ export async function prepareImage(
   await retry(prepare, { signal, firstMs: RETRY_MS, onError });
 }
 
-/**
- * Adds the registry's images to the catalog once the registry answers; any HTTP answer counts, 401
- * included.
- */
+/** Adds the registry's images to the catalog once it answers, with any HTTP status. */
 export async function offerRegistryImages(
   { offer, log }: { offer: (image: OfferedImage) => Promise<unknown>; log: Logger },
   signal: AbortSignal,

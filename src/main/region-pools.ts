@@ -30,10 +30,7 @@ const SIMULATED_POOL: PoolConfig = {
 
 const DEFAULT_POOL: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1, thick: null };
 
-/**
- * Lets the next use create the disks that the operator declared lost again, empty. A disk that
- * exists stays as it is.
- */
+/** Lets the next use create the disks that the operator declared lost again, empty. */
 export async function allowEmptyReplacements(
   store: Store,
   disks: readonly DiskId[],

@@ -1,7 +1,4 @@
-/**
- * Starts the gateway: in the API's process, or as a process that follows the API over a socket in
- * the data folder.
- */
+/** Starts the gateway in the API's process, or as one that follows it over a socket. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';

@@ -1,7 +1,4 @@
-/**
- * Open registration. It takes no email address: nothing would verify the address, and refusing a
- * taken one would reveal it.
- */
+/** Open registration, without email: nothing would verify an address, a refusal would reveal it. */
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { USER_ROLE } from '../../domain/access/roles.ts';
 import type { Accounts } from './accounts.ts';

@@ -1,7 +1,4 @@
-/**
- * The API's side of the link: streams regions and routes to gateways, answers requests, counts
- * traffic.
- */
+/** The API's side of the link: streams regions and routes, answers requests, counts traffic. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type {

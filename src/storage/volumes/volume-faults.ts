@@ -1,10 +1,7 @@
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { StorageFault } from '../contract.ts';
 
-/**
- * An engine that is away fails no volume. A log shows causes behind the message: the fault itself
- * would say it twice.
- */
+/** An engine that is away fails no volume. A log shows causes behind the message. */
 export async function withEngineFaults<T>(verb: () => Promise<T>): Promise<T> {
   try {
     return await verb();

@@ -11,10 +11,7 @@ export const isSqlite = (db: Db): boolean => db.getExecutor().adapter.supportsMu
 export const locking = <Query extends { forNoKeyUpdate(): Query }>(tx: Db, query: Query): Query =>
   isSqlite(tx) ? query : query.forNoKeyUpdate();
 
-/**
- * Rows as a table `new` in a `from`, from one parameter: a query of many parameters takes longer to
- * build than to run.
- */
+/** Rows as a table `new`, from one parameter: many would take longer to build than to run. */
 export function newRows<Row extends object>(
   db: Db,
   rows: readonly Row[],

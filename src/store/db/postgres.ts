@@ -9,7 +9,7 @@ import { noteQuery } from '../../async/rows-read.ts';
 import { Refusal, storageFull } from '../../domain/kernel/refusal.ts';
 import { isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
-import type { Migration } from './migrate.ts';
+import type { Migration, MigrationTarget } from './migrate.ts';
 import type { Schema } from './schema.ts';
 import type { Store, StoreLog } from '../store.ts';
 
@@ -38,6 +38,7 @@ export async function openPostgres(options: {
   log: StoreLog;
   /** Longest wait for a connection, a free one of the pool included. */
   connectTimeoutMs?: number | undefined;
+  prepare?: ((database: MigrationTarget) => Promise<void>) | undefined;
 }): Promise<Store> {
   const { log, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
   const pool = new pg.Pool({
@@ -69,19 +70,17 @@ export async function openPostgres(options: {
   const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
   const db = new Kysely<Schema>({ dialect, plugins: [countsRows] });
   const untyped = new Kysely<unknown>({ dialect });
+  const target: MigrationTarget = {
+    kind: 'postgres',
+    exclusively: (step) =>
+      readCommitted(untyped).execute(async (tx) => {
+        await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+        return step(tx);
+      }),
+  };
   try {
-    await migrate(
-      {
-        kind: 'postgres',
-        exclusively: (step) =>
-          readCommitted(untyped).execute(async (tx) => {
-            await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
-            return step(tx);
-          }),
-      },
-      options.migrations,
-      log,
-    );
+    await options.prepare?.(target);
+    await migrate(target, options.migrations, log);
   } catch (error) {
     await pool.end();
     throw error;

@@ -10,7 +10,7 @@ import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf, isStorageFull } from './errors.ts';
 import { GroupCommit, systemScheduler, type StoreScheduler } from './group-commit.ts';
 import { migrate } from './migrate.ts';
-import type { Migration } from './migrate.ts';
+import type { Migration, MigrationTarget } from './migrate.ts';
 import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
 import { noReserve, type SpaceReserve } from './space-reserve.ts';
 import type { Db, Store, StoreLog } from '../store.ts';
@@ -43,6 +43,7 @@ export async function openSqlite(options: {
   log: StoreLog;
   scheduler?: StoreScheduler;
   reserve?: SpaceReserve | undefined;
+  prepare?: ((database: MigrationTarget) => Promise<void>) | undefined;
 }): Promise<Store> {
   const { file, log, scheduler = systemScheduler, reserve = noReserve } = options;
   // SQLite gives the log and the shared memory the mode of the file.
@@ -52,24 +53,22 @@ export async function openSqlite(options: {
     for (const pragma of WRITER_PRAGMAS) await whenNotBusy(() => database.exec(pragma));
     const writer = new SqliteConnection(database);
     const overWriter = kyselyOver(writer);
-    await migrate(
-      {
-        kind: 'sqlite',
-        exclusively: async (step) => {
-          await whenNotBusy(() => database.exec('begin immediate'));
-          try {
-            const result = await step(overWriter.untyped);
-            database.exec('commit');
-            return result;
-          } catch (error) {
-            if (database.isTransaction) database.exec('rollback');
-            throw error;
-          }
-        },
+    const target: MigrationTarget = {
+      kind: 'sqlite',
+      exclusively: async (step) => {
+        await whenNotBusy(() => database.exec('begin immediate'));
+        try {
+          const result = await step(overWriter.untyped);
+          database.exec('commit');
+          return result;
+        } catch (error) {
+          if (database.isTransaction) database.exec('rollback');
+          throw error;
+        }
       },
-      options.migrations,
-      log,
-    );
+    };
+    await options.prepare?.(target);
+    await migrate(target, options.migrations, log);
     return storeOver({ file, database, openScope: overWriter.openScope, log, scheduler, reserve });
   } catch (error) {
     database.close();

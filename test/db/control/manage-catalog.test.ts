@@ -4,13 +4,9 @@ import { expect, test } from 'vitest';
 import type { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { catalogInstanceTypes } from '../../../src/store/tables/catalog.ts';
-import { openStore, migrations } from '../../../src/store/open.ts';
-import { openPostgres } from '../../../src/store/db/postgres.ts';
-import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
-import { onBothEngines, quietLog } from '../../fixtures/store.ts';
-import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { eventKinds, expectRefused } from './access-fixture.ts';
 
 const prices = { tidePerHour: 0.05, perHour: 0.1, perDay: 2, perWeek: 12, perMonth: 40 };
@@ -244,44 +240,6 @@ onBothEngines('the catalog of administrators', (open) => {
     await offeredImages.update(world.caller, own, null);
     await start('berth.local/test:3');
     expect((await offeredImages.list(all)).images).toMatchObject([{ ref: 'registry.test/own:1', version: 4 }]);
-  });
-
-  test('gives rows of an earlier version their versions, and instances their type and image', async () => {
-    const database = await open.empty();
-    const known = migrations.slice(
-      0,
-      migrations.findIndex(({ name }) => name === '0010-catalog'),
-    );
-    const before = await ('file' in database
-      ? openSqlite({ ...database, migrations: known, log: quietLog })
-      : openPostgres({ ...database, migrations: known, log: quietLog }));
-    await before.write(async (tx) => {
-      await tx
-        .insertInto('account')
-        .values(accountRow({ id: 'ann' }))
-        .execute();
-      await tx
-        .insertInto('region')
-        .values(regionRow({ id: 'here' }))
-        .execute();
-      const spec = JSON.stringify({ type: { id: 't' }, image: { id: 'i' } });
-      await tx
-        .insertInto('instance')
-        .values(instanceRow({ id: 'x', ownerId: 'ann', regionId: 'here', spec }))
-        .execute();
-    });
-    await before.stop();
-    const store = await openStore({ ...database, log: quietLog });
-    const row = await store.read.selectFrom('instance').select(['typeId', 'imageId']).executeTakeFirst();
-    expect(row).toEqual({ typeId: 't', imageId: 'i' });
-    expect(
-      await store.read.selectFrom('region').select(['version', 'ownDomain', 'offPeak']).executeTakeFirst(),
-    ).toEqual({
-      version: 1,
-      ownDomain: null,
-      offPeak: null,
-    });
-    await store.stop();
   });
 
   test('bounds the number of types, of concurrent requests too', async () => {

@@ -1,11 +1,6 @@
 /** Prices of storage, the history of all prices, and what a change leaves alone. */
 import { expect, test } from 'vitest';
-import { makePriceHistory } from '../../../src/control/regions/price-history.ts';
-import { openPostgres } from '../../../src/store/db/postgres.ts';
-import { openSqlite } from '../../../src/store/db/sqlite.ts';
-import { migrations, openStore } from '../../../src/store/open.ts';
-import { onBothEngines, quietLog } from '../../fixtures/store.ts';
-import { regionRow } from '../store/rows.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const HOUR_MS = 3_600_000;
@@ -127,44 +122,5 @@ onBothEngines('prices', (open) => {
     ]);
     await instances.stop(world.caller, { instanceId }, null);
     await eventually(async () => (await priceOf('old', 'disks')) === 1);
-  });
-
-  test('an upgrade records the prices of before', async () => {
-    const database = await open.empty();
-    const options = { migrations: migrations.filter(({ name }) => name < '0022'), log: quietLog };
-    const before = await ('file' in database
-      ? openSqlite({ ...database, ...options })
-      : openPostgres({ ...database, ...options }));
-    await before.write(async (tx) => {
-      await tx
-        .insertInto('region')
-        .values(regionRow({ id: 'here' }))
-        .execute();
-      const type = {
-        id: 't',
-        regionId: 'here',
-        name: 't',
-        cpuType: '',
-        gpuName: '',
-        runtime: null,
-        isSpot: 0,
-      } as const;
-      const sizes = { cpuCores: 1, memoryGB: 1, gpuCount: 0, rootDiskGB: 1, dataDiskGB: 1 };
-      const prices = JSON.stringify({ tidePerHour: 1, perHour: 2, perDay: 3, perWeek: 4, perMonth: 5 });
-      await tx
-        .insertInto('instanceType')
-        .values({ ...type, ...sizes, prices, inCatalog: 0, position: 0 })
-        .execute();
-    });
-    await before.stop();
-    const store = await openStore({ ...database, log: quietLog });
-    const { changes } = await makePriceHistory({ store }).list({}, page);
-    const at = { fromMs: expect.any(Number), regionId: 'here', byAccountId: null, scheduled: false };
-    const prices = { tidePerHour: 1e-6, perHour: 2e-6, perDay: 3e-6, perWeek: 4e-6, perMonth: 5e-6 };
-    expect(changes).toEqual([
-      { ...at, instanceTypeId: 't', prices, storagePrices: null },
-      { ...at, instanceTypeId: null, prices: null, storagePrices: defaults },
-    ]);
-    await store.stop();
   });
 });

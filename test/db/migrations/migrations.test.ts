@@ -10,7 +10,6 @@ import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { DatabaseAddress } from '../../fixtures/store.ts';
 import { onBothEngines, quietLog, recordingLog } from '../../fixtures/store.ts';
-import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
 
 const openWith = (database: DatabaseAddress, known: readonly Migration[], log = quietLog): Promise<Store> =>
   'file' in database
@@ -77,60 +76,6 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
     expect(await store.read.selectFrom('setting').select('value').execute()).toEqual([{ value: '1' }]);
-    await store.stop();
-  });
-
-  test('stored time zones get their one name', async () => {
-    const database = await open.empty();
-    const earlier = migrations.filter(({ name }) => name < '0033-time-zones');
-    const before = await openWith(database, earlier);
-    const offPeak = { timeZone: 'aSIA/cALCUTTA', windows: [{ days: ['mon'], start: '22:00', end: '08:00' }] };
-    await before.write(async (tx) => {
-      await sql`insert into budget values ('b', 'a', 'all', '', '', 'eUrOpE/kIeV', 1, null, 0, 0, '2026-11', 0, 0, 0, 0)`.execute(
-        tx,
-      );
-      await sql`insert into region (id, name, value, location, domain, "sshAddress", engine, "cpuMilliTotal",
-        "memoryMiBTotal", "gpusTotal", "nodePortsTotal", "offPeak")
-        values ('r', 'r', 'r', '', '', '', 'simulated', 0, 0, 0, 0, ${JSON.stringify(offPeak)})`.execute(tx);
-    });
-    await before.stop();
-    const store = await openWith(database, migrations);
-    expect(await store.read.selectFrom('budget').select('timeZone').execute()).toEqual([{ timeZone: 'Europe/Kyiv' }]);
-    expect(await store.read.selectFrom('region').select('offPeak').execute()).toEqual([
-      { offPeak: JSON.stringify({ ...offPeak, timeZone: 'Asia/Kolkata' }) },
-    ]);
-    await store.stop();
-  });
-
-  test('instances that get ready during the upgrade are looked at again, which opens the period of their run', async () => {
-    const database = await open.empty();
-    const before = await openWith(
-      database,
-      migrations.filter(({ name }) => name < '0043-charged-starts'),
-    );
-    const of = (id: string, status: 'Starting' | 'Running', phase: string) => {
-      const observed = JSON.stringify({ status, phase, message: '' });
-      return instanceRow({ id, ownerId: 'ann', regionId: 'here', status, observed });
-    };
-    await before.write(async (tx) => {
-      await tx
-        .insertInto('region')
-        .values(regionRow({ id: 'here' }))
-        .execute();
-      await tx
-        .insertInto('account')
-        .values(accountRow({ id: 'ann' }))
-        .execute();
-      const rows = [of('starting', 'Starting', 'WaitReady'), of('ready', 'Running', 'Ready')];
-      await tx.insertInto('instance').values(rows).execute();
-    });
-    await before.stop();
-    const store = await openWith(database, migrations);
-    const rows = await store.read.selectFrom('instance').select(['id', 'observed']).orderBy('id').execute();
-    expect(rows.map(({ id, observed }) => [id, JSON.parse(observed).phase])).toEqual([
-      ['ready', 'Ready'],
-      ['starting', 'CreateContainer'],
-    ]);
     await store.stop();
   });
 

@@ -1,10 +1,12 @@
 /** `npm run admin` on the host, while the server runs and while it is stopped. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
+import { namesBefore } from '../../../src/store/db/convert.ts';
 import { login, startServerProcess, PASSWORD, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
@@ -69,5 +71,31 @@ test('makes nothing in a folder without an installation, and refuses what it doe
   const folder = await mkdtemp(join(tmpdir(), 'berth-no-data-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   expect(await admin(folder, 'list')).toMatchObject({ code: 1, text: expect.stringContaining('set BERTH_DATA') });
+  expect(await admin(folder, 'convert')).toMatchObject({ code: 1, text: expect.stringContaining('set BERTH_DATA') });
+  await writeFile(join(folder, 'secrets.key'), 'k');
+  const text = expect.stringContaining('set BERTH_DATABASE_URL');
+  expect(await admin(folder, 'convert')).toMatchObject({ code: 1, text });
   await expect(stat(join(folder, 'berth.db'))).rejects.toThrow(/ENOENT/);
+});
+
+test('converts the data of a version before 0.2 while no server runs; a server names the command', async () => {
+  const server = await startServerProcess({ nodePorts: '32650-32659', settings: { BERTH_ENGINE: 'simulated' } });
+  onTestFinished(() => server.stop());
+  const { folder } = server;
+  expect(await admin(folder, 'convert')).toMatchObject({ code: 1, text: expect.stringContaining('is in use by') });
+  await server.kill('SIGTERM');
+  const database = new DatabaseSync(join(folder, 'berth.db'));
+  database.exec('delete from migration; alter table account rename column usage to was');
+  database.exec('alter table account add column usage text; update account set usage = was');
+  database.exec('alter table account drop column was');
+  database.exec(`insert into setting values ('billing.metered', '1')`);
+  for (const name of namesBefore) database.prepare('insert into migration values (?, 1)').run(name);
+  database.close();
+
+  await expect(server.start()).rejects.toThrow();
+  expect(server.output()).toContain('npm run admin -- convert');
+  expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is converted\n' });
+  expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is already converted\n' });
+  await server.start();
+  await expect(login(server, 'admin', PASSWORD)).resolves.toBeDefined();
 });

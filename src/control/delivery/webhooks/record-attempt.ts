@@ -40,10 +40,7 @@ const GONE = 410;
 const NO_REFUSALS: ReadonlySet<number> = new Set([408, GONE, 425, 429]);
 const SET_ASIDE = 'webhook.eventSetAside';
 
-/**
- * Returns whether the webhook goes on with other events, and the next attempt of an event that
- * waits now.
- */
+/** Returns whether other events go on, and the next attempt of an event that waits now. */
 export type RecordAttempt = (attempt: Attempt) => Promise<{ goesOn: boolean; dueAtMs: number | null }>;
 
 export const makeRecordAttempt = ({ store, random, webhookGiveUpMs }: RecordDeps): RecordAttempt => {

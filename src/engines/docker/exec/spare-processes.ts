@@ -129,10 +129,7 @@ const numberIn = ({ folder }: Group, file: string): Promise<number> =>
 const setLimit = ({ folder }: Group, limit: number): Promise<void> =>
   writeFile(path.join(folder, 'pids.max'), String(limit)).catch(() => {});
 
-/**
- * Signals all processes inside but the first; false: some may not be. The shell is the host's,
- * beyond the limits.
- */
+/** Signals all processes inside but the first, by a shell of the host; false: some may not be. */
 async function signalAll({ folder, pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Promise<boolean> {
   const namespace = await open(`/proc/${pid}/ns/pid`).catch(() => null);
   if (namespace === null) return false;
