@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeNotebookTokens, sealNotebookTokens } from '../../src/control/access/routing/notebook-tokens.ts';
+import { makeNotebookTokens } from '../../src/control/access/routing/notebook-tokens.ts';
 import { makeSeal } from '../../src/control/kernel/seal.ts';
 import { noUsage } from '../../src/domain/storage/disk.ts';
 import { sql } from 'kysely';
@@ -58,7 +58,16 @@ export async function seed(
 /** Seals the copies of the template's token, each for its row, as a launch does. */
 async function sealTokens(store: Store, dataFolder: string): Promise<void> {
   const seal = makeSeal({ key: await readFile(join(dataFolder, 'secrets.key')), randomBytes });
-  await sealNotebookTokens(store, makeNotebookTokens({ seal, randomBytes }), FIRST_LAUNCH_MS);
+  const tokens = makeNotebookTokens({ seal, randomBytes });
+  const rows = await store.read.selectFrom('instance').select(['id', 'notebookToken']).execute();
+  await store.write(async (tx) => {
+    for (const { id, notebookToken } of rows)
+      await tx
+        .updateTable('instance')
+        .set({ notebookToken: tokens.seal(id, notebookToken) })
+        .where('id', '=', id)
+        .execute();
+  });
 }
 
 /** Same password as the admin. */

@@ -12,7 +12,6 @@ import { wireDelivery, type DeliveryOptions } from '../control/delivery/wire.ts'
 import type { Control } from '../control/index.ts';
 import { startReconcileLoop, type ReconcileLoop, type ReconcileLoopDeps } from '../control/kernel/reconcile-loop.ts';
 import { wireKernel, type Kernel, type KernelOptions } from '../control/kernel/wire.ts';
-import { beginMetering } from '../control/money/begin-metering.ts';
 import { wireMoney, type MoneyOptions } from '../control/money/wire.ts';
 import { wireRegions, type RegionOptions } from '../control/regions/wire.ts';
 import { wireStorage, type StorageOptions } from '../control/storage/wire.ts';
@@ -70,7 +69,7 @@ export function makeControl(options: ControlDeps) {
     applyPrices: regions.applyPrices,
     async start(): Promise<void> {
       if (options.alone) await store.write((tx) => releaseAllLeases(tx, kernel.time.now()));
-      await beginMetering(parts);
+      await money.start();
       // Before a loop starts instances: an engine enforces what it knows.
       await compute.applyEgress();
       loops = startLoops(kernel, { ...compute.reconcilers, ...storage.reconcilers, ...regions.reconcilers });

@@ -1,11 +1,11 @@
 /**
  * The file `secrets.key`. The setting `secretsKeyId` of the database names the key that the rows
- * are sealed under: a start with another key ends. Without the setting, the rows are in clear.
+ * are sealed under: a start with another key ends.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Log } from '../control/kernel/logger.ts';
-import { makeNotebookTokens, sealNotebookTokens } from '../control/access/routing/notebook-tokens.ts';
+import { makeNotebookTokens, replaceLostTokens } from '../control/access/routing/notebook-tokens.ts';
 import { makeSeal } from '../control/kernel/seal.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
@@ -20,7 +20,7 @@ interface SecretsKeyDeps {
   /** Id of a key that the operator declares lost. */
   lostSecretsKey: string | null;
   store: Store;
-  log: Pick<Log, 'info' | 'warn'>;
+  log: Pick<Log, 'warn'>;
   now: () => number;
 }
 
@@ -56,8 +56,7 @@ function wrongKey(file: string, found: Uint8Array | null, sealedUnder: string): 
 
 async function sealUnder(key: Uint8Array, { store, log, now }: SecretsKeyDeps): Promise<void> {
   const tokens = makeNotebookTokens({ seal: makeSeal({ key, randomBytes }), randomBytes });
-  const { sealed, replaced } = await sealNotebookTokens(store, tokens, now());
-  if (sealed > 0) log.info({ instances: sealed }, 'sealed the notebook tokens of the database');
+  const replaced = await replaceLostTokens(store, tokens, now());
   if (replaced > 0) {
     const text = 'replaced notebook tokens whose key is lost; running instances need a restart for their notebooks';
     log.warn({ instances: replaced }, text);

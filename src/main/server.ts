@@ -31,7 +31,6 @@ import { openStore } from '../store/open.ts';
 import { catalogImages, catalogInstanceTypes } from '../store/tables/catalog.ts';
 import { managedRegionById, managedTypes } from '../store/tables/catalog-rows.ts';
 import type { Store } from '../store/store.ts';
-import { countMissingUsage } from '../store/tables/counted-usage.ts';
 import { readSpace } from '../storage/layout.ts';
 import {
   addressesOf,
@@ -176,7 +175,6 @@ interface Host {
 
 /** Opens the pools and the engine of this machine's region. */
 async function openHost({ config, log }: ServerOptions, store: Store, cleanups: Cleanup[]): Promise<Host> {
-  await countMissingUsage(store);
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   await allowEmptyReplacements(store, config.lostDisks, log);

@@ -51,7 +51,7 @@ interface RegionRow extends OpenRegion {
 }
 
 interface AccountRow extends AccountCounts {
-  usage: string | null;
+  usage: string;
   eventSeq: number;
   version: number;
 }

@@ -197,13 +197,12 @@ export function wrongTotals(
 
 /** What an account uses of its quotas is the sum of its rows. */
 export const wrongUsage = (
-  accounts: readonly { id: string; usage: string | null }[],
+  accounts: readonly { id: string; usage: string }[],
   instances: readonly StoredInstance[],
   volumes: readonly VolumeRow[],
   snapshots: readonly SnapshotRow[],
 ): string[] =>
   accounts.flatMap(({ id, usage }) => {
-    if (usage === null) return [];
     const should = [
       ...instances
         .filter(({ row }) => row.ownerId === id)

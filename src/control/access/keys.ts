@@ -2,7 +2,6 @@
 import { whyBeyond } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { revokeGrantsOfApiKey } from '../../store/tables/gateway-grants.ts';
 import { deleteKey, insertApiKey, insertSshKey, keyRowsOf } from '../../store/tables/keys.ts';
 import { parseKeyAddresses, parseKeyScopes } from '../../store/tables/json-schemas.ts';
 import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
@@ -86,7 +85,6 @@ export const makeApiKeys = (
           const message = `API key ${JSON.stringify(id)} not found; POST /api/user/key/list lists yours`;
           throw new Refusal('not_found', message);
         }
-        await revokeGrantsOfApiKey(tx, accountId, id);
         const data = { name: row.name, lastFour: row.lastFour };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.deleted', subjectId: id, data });
         return {};

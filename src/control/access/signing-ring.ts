@@ -68,7 +68,7 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
   let reading: Promise<void> | null = null;
   let readAtMs = -Infinity;
 
-  /** Null for a key that was stored in clear, or sealed under another key. */
+  /** Null for a key that is sealed under another key. */
   const signingKeyOf = async (row: SigningKeyRow | undefined): Promise<SigningKey | null> => {
     const jwk = row && seal.open(row.privateJwk, sealContext(row.kid));
     return row && jwk ? { kid: row.kid, privateKey: await keyFrom(jwk, row.kid, 'privateJwk') } : null;

@@ -26,7 +26,7 @@ export {
   type RegionDrivers,
   type Regions,
 } from './regions.ts';
-export { isSealed, type Seal } from './seal.ts';
+export type { Seal } from './seal.ts';
 export { nextTurn, type Time } from './time.ts';
 export { overlappingTask, task, type Task } from './scheduler.ts';
 export type { Kernel } from './wire.ts';

@@ -9,8 +9,6 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const FORM = 'v1.';
 
-export const isSealed = (text: string): boolean => text.startsWith(FORM);
-
 export interface Seal {
   seal(secret: string, about: string): string;
   /** Null for another key or purpose, or a changed text. */
@@ -31,7 +29,7 @@ export function makeSeal(deps: { key: Uint8Array; randomBytes: (size: number) =>
     },
     open(sealed, about) {
       const bytes = Buffer.from(sealed.slice(FORM.length), 'base64url');
-      if (!isSealed(sealed) || bytes.length < NONCE_BYTES + TAG_BYTES) return null;
+      if (!sealed.startsWith(FORM) || bytes.length < NONCE_BYTES + TAG_BYTES) return null;
       const tagFrom = NONCE_BYTES;
       const textFrom = NONCE_BYTES + TAG_BYTES;
       const decipher = createDecipheriv(ALGORITHM, key, bytes.subarray(0, tagFrom), { authTagLength: TAG_BYTES })

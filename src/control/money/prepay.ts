@@ -3,7 +3,7 @@
  * transaction of the cause. The instance is locked, and then its account.
  */
 import { toDollars, type Micros } from '../../domain/regions/catalog.ts';
-import { isInUse, type Instance } from '../../domain/compute/instance.ts';
+import type { Instance } from '../../domain/compute/instance.ts';
 import {
   begin,
   isOver,
@@ -82,7 +82,7 @@ async function pay(
   return { firstEntryId: Math.min(...ids) };
 }
 
-export type PurchaseCause = 'launch' | 'start' | 'renewal' | 'upgrade';
+export type PurchaseCause = 'launch' | 'start' | 'renewal';
 
 /** Buys the duration of the instance. Returns what is missing, and then has written nothing. */
 export async function buyPaidTime(
@@ -114,13 +114,6 @@ export async function buyPaidTime(
   const data = { cause, ...facts, startsAtMs: startsAtMs(next), endsAtMs: next.endsAtMs };
   await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.paidTimeBought', subjectId: instanceId, data });
   return null;
-}
-
-/** Time of an instance of before the ledger, which nobody has paid for. */
-export async function adoptPaidTime(tx: Db, instance: Instance, nowMs: number): Promise<void> {
-  if (instance.desired === 'released') return;
-  await buyPaidTime(tx, { isBilled: false }, { instance, cause: 'upgrade', nowMs });
-  if (isInUse(instance)) await beginPaidTime(tx, instance, { startsAtMs: nowMs, runSeq: null, nowMs });
 }
 
 interface Beginning extends Pick<StoredPaidTime, 'runSeq'> {

@@ -1,5 +1,6 @@
 /** Metering, charging, budgets, and the books. */
 import type { MoneyRules } from '../../domain/money/money-ladder.ts';
+import { setCharging } from '../../store/tables/usage-periods.ts';
 import { task, type Kernel, type StopAutomatically, type Task } from '../kernel/ports.ts';
 import { makeBooks, type Books } from './books.ts';
 import { makeBudgets, type Budgets } from './budgets.ts';
@@ -56,7 +57,9 @@ export function wireMoney(given: Kernel & MoneyOptions) {
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(deps)),
     task('follow budgets', CHARGE_INTERVAL_MS, makeFollowBudgets({ ...deps, ...needs })),
   ];
-  return { parts: { metering, followMoney: makeFollowMoney(deps) }, useCases, tasks };
+  /** Follows the setting of billing. */
+  const start = () => given.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
+  return { parts: { metering, followMoney: makeFollowMoney(deps) }, useCases, tasks, start };
 }
 
 export type MoneyParts = ReturnType<typeof wireMoney>['parts'];

@@ -1,7 +1,6 @@
 /**
- * Allocates missing blocks of promised disks in thick pools: of disks that an earlier version made
- * thin, and of blocks that a mount with `discard` returned to the host since. The measurement of
- * pools (`allocations.ts`) finds them.
+ * Allocates missing blocks of promised disks in thick pools: of disks made while their pool was
+ * thin (`thick=no`). The measurement of pools (`allocations.ts`) finds them.
  */
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { diskKey, type Disk } from '../../domain/storage/disk.ts';

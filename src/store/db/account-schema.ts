@@ -41,8 +41,8 @@ export interface AccountTable {
   moneyArchiveAtMs: Generated<number | null>;
   moneyDeleteAtMs: Generated<number | null>;
   moneyDeleteWarnedAtMs: Generated<number | null>;
-  /** `Usage` of quotas; null until counted. */
-  usage: Generated<string | null>;
+  /** `Usage` of quotas. */
+  usage: Generated<string>;
 }
 
 /** Limits. `accountId` is '' for those of the installation. */
@@ -80,7 +80,7 @@ export interface ApiKeyTable {
   name: string;
   /** SHA-256 of the full key, hex. */
   hash: string;
-  /** First characters of the key; empty for a key of an earlier version. */
+  /** First characters of the key. */
   prefix: string;
   lastFour: string;
   /** JSON list; null: all rights. */
@@ -139,7 +139,7 @@ export interface GatewayGrantTable {
   instanceId: string;
   /** Login of origin, whose end deletes the grant; null for an API key. */
   sessionId: string | null;
-  /** API key of origin; null for a login, and for grants of earlier versions. */
+  /** API key of origin; null for a login. */
   apiKeyId: string | null;
   expiresAtMs: number;
   /** Public name: the owner never sees the secret again. */

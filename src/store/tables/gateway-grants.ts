@@ -131,16 +131,6 @@ export async function revokeGrantsOfSession(tx: Db, sessionId: string): Promise<
   await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
 }
 
-/** Deletes grants of the key, and of any key of the account that an earlier version made. */
-export async function revokeGrantsOfApiKey(tx: Db, accountId: string, apiKeyId: string): Promise<void> {
-  await tx
-    .deleteFrom('gatewayGrant')
-    .where('accountId', '=', accountId)
-    .where('sessionId', 'is', null)
-    .where(({ or, eb }) => or([eb('apiKeyId', '=', apiKeyId), eb('apiKeyId', 'is', null)]))
-    .execute();
-}
-
 export async function revokeGrantsOfAccount(tx: Db, accountId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).execute();
 }

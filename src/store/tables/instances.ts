@@ -329,12 +329,8 @@ export const notebookTokensAfter = (
     .limit(limit)
     .execute();
 
-export async function saveNotebookToken(tx: Db, id: string, notebookToken: string): Promise<void> {
-  await tx.updateTable('instance').set({ notebookToken }).where('id', '=', id).execute();
-}
-
 export async function replaceNotebookToken(tx: Db, id: string, notebookToken: string, nowMs: number): Promise<void> {
-  await saveNotebookToken(tx, id, notebookToken);
+  await tx.updateTable('instance').set({ notebookToken }).where('id', '=', id).execute();
   await markFilesStale(tx, { id }, nowMs);
 }
 

@@ -51,8 +51,8 @@ export async function writeQuota(tx: Db, accountId: string, name: QuotaName, val
     .execute();
 }
 
-export const parseUsage = (text: string | null, id: string): Usage =>
-  text === null ? {} : usageFrom(parseJson(usageColumn, text, { table: 'account', id, column: 'usage' }));
+export const parseUsage = (text: string, id: string): Usage =>
+  usageFrom(parseJson(usageColumn, text, { table: 'account', id, column: 'usage' }));
 
 const usageFrom = (counts: Record<string, number>): Usage =>
   Object.fromEntries(Object.entries(counts).filter(([name]) => isQuotaName(name)));
@@ -64,19 +64,16 @@ export const writeUsage = prepared<{ accountId: string; usage: string }>()((db, 
     .where('id', '=', p('accountId')),
 );
 
-/**
- * Moves what the account uses, whose row is locked; null stays null. Throws `over_quota` for more
- * than allowed.
- */
+/** Moves what the account uses, whose row is locked. Throws `over_quota` for more than allowed. */
 export async function moveUsage(
   tx: Db,
   accountId: string,
-  text: string | null,
+  text: string,
   { before, after, mayRefuse }: UsageChange,
 ): Promise<void> {
   const more = usageDifference(before, after);
   const amounts = Object.values(more);
-  if (amounts.length === 0 || text === null) return;
+  if (amounts.length === 0) return;
   const used = parseUsage(text, accountId);
   if (mayRefuse && amounts.some((amount = 0) => amount > 0)) refuseOverQuota(used, more, await quotasOf(tx, accountId));
   await writeUsage(tx, { accountId, usage: JSON.stringify(addUsage(used, more)) });

@@ -5,7 +5,6 @@ import type { UsagePeriodTable } from '../db/billing-schema.ts';
 import type { Flag } from '../db/columns.ts';
 import { newRows } from '../db/dialect.ts';
 import { count, parameters, prepared, type Parameter } from '../db/prepared.ts';
-import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
 export type PeriodRow = Selectable<UsagePeriodTable>;
@@ -276,23 +275,4 @@ export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Pro
   });
   await splitAll(tx, sql`"isCharging" = 1 and "chargedUntilMs" > cast(${nowMs} as bigint)`, fromNow);
   await splitAll(tx, sql`"isCharging" = 0 and state = 'charged' and "priceMicros" > 0`, fromNow);
-}
-
-/** Rows of resources without an open period, page by page. */
-export async function* unmeteredRows<Table extends 'instance' | 'volume' | 'snapshot'>(
-  db: Db,
-  table: Table,
-  pageSize: number,
-): AsyncGenerator<Selectable<Schema[Table]>[]> {
-  let after = '';
-  for (;;) {
-    const { rows } = await sql<Selectable<Schema[Table]> & { id: string }>`select * from ${sql.table(table)} as row
-      where id > ${after} and not exists
-        (select 1 from "usagePeriod" where "subjectId" = row.id and "closedAtMs" is null)
-      order by id limit ${pageSize}`.execute(db);
-    const last = rows.at(-1);
-    if (!last) return;
-    yield rows;
-    after = last.id;
-  }
 }

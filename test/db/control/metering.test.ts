@@ -218,17 +218,4 @@ onBothEngines('metering', (open) => {
       expect(ms).toBeLessThan(12 * MINUTE_MS);
     }
   });
-
-  test('opens periods for what ran before usage was recorded', async () => {
-    const { world } = await movable(await open());
-    const id = await running(world);
-    await world.store.write(async (tx) => {
-      await tx.deleteFrom('usagePeriod').execute();
-      await tx.deleteFrom('setting').where('name', '=', 'billing.metered').execute();
-    });
-    await world.again();
-    expect(await periodsOf(world, id)).toMatchObject([{ meter: 'compute', state: 'charged', closedAtMs: null }]);
-    await world.again();
-    expect(await periodsOf(world, id)).toHaveLength(1);
-  });
 });

@@ -360,21 +360,6 @@ onBothEngines('time paid ahead', (open) => {
     expect(await balance()).toMatchObject({ cash: 100 });
   });
 
-  test('instances of a former version get their time for nothing, from the start of this one', async () => {
-    const { world, launch, running, paid } = await openPaidWorld(open);
-    const id = await launch({ chargeMode: 'perDay', duration: 1 });
-    await running(id);
-    const { store } = world;
-    await world.running.stop();
-    await store.write(async (tx) => {
-      await tx.deleteFrom('paidTime').execute();
-      await tx.deleteFrom('usagePeriod').execute();
-      await tx.deleteFrom('setting').where('name', '=', 'billing.metered').execute();
-    });
-    await world.again();
-    expect(await paid(id)).toMatchObject({ isPaid: false, units: 1, endsAtMs: expect.any(Number) });
-  });
-
   const LAUNCHES = atLevel({ short: 12, long: 100 });
 
   test('many launches at once with money for three are three', async () => {

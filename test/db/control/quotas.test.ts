@@ -1,7 +1,5 @@
 /** Quotas hold exactly under concurrent requests, and count what rows use. */
 import { expect, test } from 'vitest';
-import { countMissingUsage } from '../../../src/store/tables/counted-usage.ts';
-import { parseUsage } from '../../../src/store/tables/quotas.ts';
 import { hasStatus } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -176,25 +174,5 @@ onBothEngines('the use of a quota', (open) => {
       'not_found',
       /account "nobody" not found; administrators find/,
     );
-  });
-
-  test('is counted at the start for rows of an earlier version', async () => {
-    const { world, caller, launch, control } = await worldOf(open);
-    await launch();
-    const region = world.drivers.regionId;
-    await control.volumes.create(caller, { name: 'v', sizeGB: 7, region, volumeType: 'filesystem' }, null);
-    await settled(world);
-    const account = () =>
-      world.store.read
-        .selectFrom('account')
-        .select('usage')
-        .where('id', '=', caller.accountId)
-        .executeTakeFirstOrThrow();
-    const before = parseUsage((await account()).usage, '');
-    await world.store.write((tx) => tx.updateTable('account').set({ usage: null }).execute());
-    await countMissingUsage(world.store);
-    expect(parseUsage((await account()).usage, '')).toEqual(before);
-    expect(before).toMatchObject({ instances: 1, volumes: 1, diskGB: 47 });
-    await expectConsistent(world);
   });
 });

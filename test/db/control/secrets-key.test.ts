@@ -1,4 +1,4 @@
-/** The key of the data folder and the rows under it: first start, upgrade, wrong and lost key. */
+/** The key of the data folder and the rows under it: first start, wrong and lost key. */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -25,8 +25,10 @@ async function emptyFolder(): Promise<string> {
 const startIn = (dataFolder: string, store: Store, lostSecretsKey: string | null = null) =>
   openSecretsKey({ dataFolder, store, lostSecretsKey, log: recordingLog(), now: () => NOW });
 
-/** Rows as a version before sealed tokens wrote them: the second instance is stopped. */
-async function insertClearTokens(store: Store): Promise<void> {
+/** Instances with tokens under the key of the first start; the second is stopped. */
+async function startWithTokens(folder: string, store: Store): Promise<Uint8Array> {
+  const key = await startIn(folder, store);
+  const seal = makeSeal({ key, randomBytes });
   await store.write(async (tx) => {
     await tx
       .insertInto('account')
@@ -36,12 +38,14 @@ async function insertClearTokens(store: Store): Promise<void> {
       .insertInto('region')
       .values(regionRow({ id: 'here' }))
       .execute();
-    for (const [id, notebookToken] of Object.entries(CLEAR)) {
+    for (const [id, token] of Object.entries(CLEAR)) {
+      const notebookToken = seal.seal(token, `notebook token ${id}`);
       const desired = id === 'notebook-2' ? 'stopped' : 'running';
       const row = instanceRow({ id, ownerId: 'anna', regionId: 'here', notebookToken, desired });
       await tx.insertInto('instance').values(row).execute();
     }
   });
+  return key;
 }
 
 const rowsOf = (store: Store) =>
@@ -71,40 +75,9 @@ onBothEngines('the key that seals the database', (open) => {
     expect(await readFile(join(folder, 'secrets.key'), 'utf8')).toBe('short');
   });
 
-  test('seals what an older version stored in clear, and every token stays', async () => {
-    const store = await open();
-    await insertClearTokens(store);
-    const folder = await emptyFolder();
-    const key = await startIn(folder, store);
-    const sealed = await rowsOf(store);
-    for (const { notebookToken } of sealed) expect(notebookToken).toMatch(/^v1\.[\w-]{80,}$/);
-    expect(await tokensOf(store, key)).toEqual(CLEAR);
-    expect(sealed.map(({ filesStale }) => filesStale)).toEqual([0, 0]);
-    // The next start changes nothing.
-    await startIn(folder, store);
-    expect(await rowsOf(store)).toEqual(sealed);
-  });
-
-  test('continues after a start that was interrupted while sealing', async () => {
-    const store = await open();
-    await insertClearTokens(store);
-    const folder = await emptyFolder();
-    const failing: Store = {
-      ...store,
-      read: store.read,
-      write: async (work) => {
-        await store.write(work);
-        throw new Error('the power failed');
-      },
-    };
-    await expect(startIn(folder, failing)).rejects.toThrow('the power failed');
-    expect(await tokensOf(store, await startIn(folder, store))).toEqual(CLEAR);
-  });
-
   test('opens a token in its own row only', async () => {
     const store = await open();
-    await insertClearTokens(store);
-    const key = await startIn(await emptyFolder(), store);
+    const key = await startWithTokens(await emptyFolder(), store);
     const [first] = await rowsOf(store);
     await store.write((tx) =>
       tx
@@ -117,9 +90,8 @@ onBothEngines('the key that seals the database', (open) => {
 
   test('ends the start when the file is missing or another, says what to do, and changes nothing', async () => {
     const store = await open();
-    await insertClearTokens(store);
     const folder = await emptyFolder();
-    const key = await startIn(folder, store);
+    const key = await startWithTokens(folder, store);
     const file = join(folder, 'secrets.key');
     const sealed = await rowsOf(store);
 
@@ -141,13 +113,22 @@ onBothEngines('the key that seals the database', (open) => {
 
   test('replaces tokens whose key the operator declares lost, and refreshes running instances', async () => {
     const store = await open();
-    await insertClearTokens(store);
     const folder = await emptyFolder();
-    const lost = await startIn(folder, store);
+    const lost = await startWithTokens(folder, store);
     await rm(join(folder, 'secrets.key'));
     const error = await startIn(folder, store).catch(String);
     const id = /BERTH_LOST_SECRETS_KEY=([0-9a-f]{8})/.exec(String(error))?.[1] ?? '';
 
+    // The power fails after the replacement: the next start repeats it.
+    const failing: Store = {
+      ...store,
+      read: store.read,
+      write: async (work) => {
+        await store.write(work);
+        throw new Error('the power failed');
+      },
+    };
+    await expect(startIn(folder, failing, id)).rejects.toThrow('the power failed');
     const key = await startIn(folder, store, id);
     expect(key).not.toEqual(lost);
     const tokens = Object.values(await tokensOf(store, key));

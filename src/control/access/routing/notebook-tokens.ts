@@ -1,7 +1,7 @@
 /** Notebook tokens, sealed for the rows of their instances. */
-import { notebookTokensAfter, replaceNotebookToken, saveNotebookToken } from '../../../store/tables/instances.ts';
+import { notebookTokensAfter, replaceNotebookToken } from '../../../store/tables/instances.ts';
 import type { Store } from '../../../store/store.ts';
-import { isSealed, type Seal } from '../../kernel/ports.ts';
+import type { Seal } from '../../kernel/ports.ts';
 
 const TOKEN_BYTES = 32;
 const ROWS_PER_WRITE = 500;
@@ -22,29 +22,18 @@ export function makeNotebookTokens(deps: { seal: Seal; randomBytes: (size: numbe
   };
 }
 
-/** Seals tokens in clear, and replaces tokens whose key is lost. Runs before any other writer. */
-export async function sealNotebookTokens(
-  store: Store,
-  tokens: NotebookTokens,
-  nowMs: number,
-): Promise<{ sealed: number; replaced: number }> {
-  const count = { sealed: 0, replaced: 0 };
+/** Replaces tokens whose key is lost, and returns how many. Runs before any other writer. */
+export async function replaceLostTokens(store: Store, tokens: NotebookTokens, nowMs: number): Promise<number> {
+  let replaced = 0;
   for (let afterId = ''; ;) {
     const rows = await notebookTokensAfter(store.read, afterId, ROWS_PER_WRITE);
     const last = rows.at(-1);
-    if (!last) return count;
+    if (!last) return replaced;
+    const lost = rows.filter((row) => tokens.open(row) === '');
     await store.write(async (tx) => {
-      for (const { id, notebookToken } of rows) {
-        if (tokens.open({ id, notebookToken }) !== '') continue;
-        if (isSealed(notebookToken)) {
-          await replaceNotebookToken(tx, id, tokens.seal(id), nowMs);
-          count.replaced += 1;
-        } else {
-          await saveNotebookToken(tx, id, tokens.seal(id, notebookToken));
-          count.sealed += 1;
-        }
-      }
+      for (const { id } of lost) await replaceNotebookToken(tx, id, tokens.seal(id), nowMs);
     });
+    replaced += lost.length;
     afterId = last.id;
   }
 }
