@@ -238,7 +238,6 @@ const schema = z.object({
   BERTH_LOCAL_REGISTRIES: z.enum(['allow', 'refuse']).default('refuse'),
   BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
   BERTH_WEBHOOK_ADDRESSES: z.enum(['public', 'any']).default('public'),
-  BERTH_WEBHOOK_DAYS: z.coerce.number().min(0.01).max(30).default(3),
   BERTH_AUDIT_DAYS: z.coerce.number().min(1).max(36_500).default(365),
   BERTH_STRAYS: z.enum(orphanPolicies).default('stop'),
   BERTH_STRAY_HOURS: z.coerce.number().min(0).max(87_600).default(24),
@@ -400,7 +399,6 @@ function configOf(data: Settings) {
     eventRetentionMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
     /** Whether webhooks may reach private addresses, and use http. */
     anyWebhookAddress: data.BERTH_WEBHOOK_ADDRESSES === 'any',
-    webhookGiveUpMs: data.BERTH_WEBHOOK_DAYS * 24 * 3_600_000,
     auditRetentionMs: data.BERTH_AUDIT_DAYS * 24 * 3_600_000,
     orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),

@@ -312,7 +312,6 @@ async function makeRunningControl(
     spotGraceMs: config.spotGraceMs,
     eventRetentionMs: config.eventRetentionMs,
     anyWebhookAddress: config.anyWebhookAddress,
-    webhookGiveUpMs: config.webhookGiveUpMs,
     auditRetentionMs: config.auditRetentionMs,
     auditHeadFile: auditHeadFile(config.dataFolder),
     orphans: config.orphans,

@@ -2,11 +2,11 @@
 import { task, type Kernel, type Task } from '../kernel/ports.ts';
 import { makeAccountVersions } from './account-versions.ts';
 import { makeEventFeed, type Events } from './event-feed.ts';
-import { makeWebhookDelivery, type DeliverDeps } from './webhooks/deliver.ts';
+import { makeWebhookDelivery } from './webhooks/deliver.ts';
 import { makeSendWebhook, type SendWebhook } from './webhooks/send-webhook.ts';
 import { makeWebhooks, type Webhooks } from './webhooks/webhooks.ts';
 
-export interface DeliveryOptions extends Pick<DeliverDeps, 'webhookGiveUpMs'> {
+export interface DeliveryOptions {
   /** Whether webhooks may reach private addresses, and use http; default no. */
   anyWebhookAddress?: boolean;
   sendWebhook?: SendWebhook;

@@ -39,10 +39,7 @@ export interface DeliverDeps
   extends
     Pick<TaskDeps, 'store' | 'time' | 'log' | 'stopping'>,
     Pick<AttemptDeps, 'seal' | 'sendWebhook'>,
-    Pick<RecordDeps, 'random'> {
-  /** Failures for so long switch a webhook off; default 3 days. */
-  webhookGiveUpMs?: number | undefined;
-}
+    Pick<RecordDeps, 'random'> {}
 
 export interface WebhookDelivery {
   /** Starts the deliveries that are due. */
@@ -55,7 +52,6 @@ export interface WebhookDelivery {
   idle(): Promise<void>;
 }
 
-const GIVE_UP_MS = 3 * 24 * 3_600_000;
 const DUE_AT_ONCE = 500;
 const ACCOUNTS_AT_ONCE = 50;
 const EVENTS_AT_ONCE = 50;
@@ -83,10 +79,10 @@ async function readWaiting(db: Db, webhookId: string): Promise<Waiting> {
 }
 
 export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
-  const { store, time, log, seal, sendWebhook, random, stopping, webhookGiveUpMs = GIVE_UP_MS } = deps;
+  const { store, time, log, seal, sendWebhook, random, stopping } = deps;
   const limit = makeKeyedLimit({ total: TOTAL_AT_ONCE, perKey: ACCOUNT_AT_ONCE });
   const { send, attempt } = makeAttempts({ seal, sendWebhook, time, stopping });
-  const record = makeRecordAttempt({ store, random, webhookGiveUpMs });
+  const record = makeRecordAttempt({ store, random });
   const active = new Map<string, Promise<void>>();
   /** The next turn of a webhook of all accounts begins behind that account. */
   const lastAccountOf = new Map<string, string>();

@@ -4,6 +4,7 @@
  * failure is of the endpoint: the webhook waits as a whole. 410, a long time of failures or many
  * refusals in a row switch it off.
  */
+import { DAY_MS } from '../../../domain/kernel/durations.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import {
   deleteFromBacklog,
@@ -19,7 +20,6 @@ export interface RecordDeps {
   store: Pick<Store, 'write'>;
   /** In [0, 1); jitter. */
   random: () => number;
-  webhookGiveUpMs: number;
 }
 
 /** Events of a webhook that wait: from then on a refused one is set aside at once. */
@@ -29,6 +29,8 @@ export const MAX_WAITING = 200;
 const MAX_REFUSALS = 5;
 /** Refusals without a success that switch a webhook off: nothing that is set aside has left yet. */
 const MAX_REFUSALS_IN_A_ROW = 500;
+/** Failures for so long switch a webhook off. */
+const GIVE_UP_MS = 3 * DAY_MS;
 const REFUSED_BACK_OFF_MS = 15_000;
 const FAILING_AFTER = 5;
 const BACK_OFF_MS = 5_000;
@@ -43,7 +45,7 @@ const SET_ASIDE = 'webhook.eventSetAside';
 /** Returns whether other events go on, and the next attempt of an event that waits now. */
 export type RecordAttempt = (attempt: Attempt) => Promise<{ goesOn: boolean; dueAtMs: number | null }>;
 
-export const makeRecordAttempt = ({ store, random, webhookGiveUpMs }: RecordDeps): RecordAttempt => {
+export const makeRecordAttempt = ({ store, random }: RecordDeps): RecordAttempt => {
   const backOff = (firstMs: number, attempts: number): number =>
     Math.min(MAX_BACK_OFF_MS, firstMs * 2 ** (attempts - 1)) * (0.5 + random() / 2);
 
@@ -76,7 +78,7 @@ export const makeRecordAttempt = ({ store, random, webhookGiveUpMs }: RecordDeps
     const failingSinceMs = refused === null ? (webhook.failingSinceMs ?? atMs) : null;
     const isOver =
       status === GONE ||
-      (failingSinceMs === null ? attempts >= MAX_REFUSALS_IN_A_ROW : atMs - failingSinceMs >= webhookGiveUpMs);
+      (failingSinceMs === null ? attempts >= MAX_REFUSALS_IN_A_ROW : atMs - failingSinceMs >= GIVE_UP_MS);
     const askedMs = retryAfterMs ?? backOff(BACK_OFF_MS, failures);
     const waitMs = refused === null ? Math.min(MAX_BACK_OFF_MS, Math.max(MIN_WAIT_MS, askedMs)) : 0;
 
