@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import type { InstanceObject } from '../src/contract/instance.ts';
+import type { InstanceObject } from '../src/contract/compute/instance.ts';
 import { Unready, runCommand, say } from './lib/run.mjs';
 
 // Must run before large modules load, as in `src/main/berth.ts`.

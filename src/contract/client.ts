@@ -2,22 +2,22 @@
  * A typed client derived from the route table, one method per route, for browsers and Node. To
  * repeat a call after a broken connection, pass the same `idempotencyKey`: the call acts once.
  */
-import { bookCalls, type BookCalls } from './book-client.ts';
-import { QUOTE_HEADER } from './quote.ts';
+import { bookCalls, type BookCalls } from './money/book-client.ts';
+import { QUOTE_HEADER } from './compute/quote.ts';
 import { ZodError } from 'zod';
 import type { z } from 'zod';
 import { errorCodes, plainError, type ErrorCode } from './common.ts';
-import { readEvents } from './events.ts';
-import type { EventOptions, OpenStream, StreamedEvent } from './events.ts';
-import { fileCalls, type FileCalls } from './file.ts';
-import { logCalls } from './log-client.ts';
-import type { LogCalls } from './log-client.ts';
-import { socketCalls } from './socket-client.ts';
-import type { SocketCalls } from './socket-client.ts';
+import { readEvents } from './delivery/events.ts';
+import type { EventOptions, OpenStream, StreamedEvent } from './delivery/events.ts';
+import { fileCalls, type FileCalls } from './storage/file.ts';
+import { logCalls } from './compute/log-client.ts';
+import type { LogCalls } from './compute/log-client.ts';
+import { socketCalls } from './compute/socket-client.ts';
+import type { SocketCalls } from './compute/socket-client.ts';
 import { jsonRouteNames, jsonRouteOf, routes } from './routes.ts';
 import type { AnswerOf, InputOf, JsonRouteName } from './routes.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
-import { WAIT_HEADER } from './instance.ts';
+import { WAIT_HEADER } from './compute/instance.ts';
 
 /** `cookie`: the browser's own, of a login on the same origin. */
 export type ClientCredential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string } | { kind: 'cookie' };

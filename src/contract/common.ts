@@ -59,6 +59,8 @@ export const pagerAnswer = answer(
 );
 
 export const empty = request('EmptyRequest', {}, 'No fields');
+export const emptyAnswer = answer('EmptyAnswer', {}, 'No members');
+export const pageRequest = request('ListRequest', { pager: pagerRequest.describe('Page to return') });
 
 /** A name of joiners and spaces alone looks empty. */
 const VISIBLE = '[\\p{L}\\p{N}\\p{P}\\p{S}]';
@@ -118,6 +120,11 @@ export const id = z
   .meta({ minLength: 1, maxLength: 100, pattern: WITHOUT_CONTROL.source })
   .transform((text) => text.replace(UUID, (uuid) => uuid.toLowerCase()))
   .register(subjectIds, { isSubject: true });
+
+export const idBody = request('IdRequest', { id: id.describe('ID of the resource') });
+export const instanceIdBody = request('InstanceIdRequest', {
+  instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
+});
 
 /** Never quoted in an error. */
 export const secret = (minLength: number, maxLength: number) =>

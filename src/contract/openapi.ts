@@ -3,7 +3,7 @@
  * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
 import type { LastingEffect } from '../domain/access/api-key.ts';
-import { QUOTE_HEADER } from './quote.ts';
+import { QUOTE_HEADER } from './compute/quote.ts';
 import { z } from 'zod';
 import {
   errorCodes,
@@ -18,12 +18,12 @@ import {
 import { bodyLimitOf } from './schema-bounds.ts';
 import { closed, componentsOf } from './closed-schemas.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
-import { FILE_TYPE } from './file.ts';
-import { OPERATION_HEADER } from './operation.ts';
+import { FILE_TYPE } from './storage/file.ts';
+import { OPERATION_HEADER } from './compute/operation.ts';
 import { IGNORED_HEADER, isOfInterface, type JsonRoute, type Route, type Success } from './route.ts';
 import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from './routes.ts';
 import type { RouteName } from './routes.ts';
-import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './instance.ts';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './compute/instance.ts';
 
 type JsonObject = { [name: string]: Json };
 type StreamRoute = Exclude<Route, JsonRoute>;

@@ -177,6 +177,25 @@ export const operatorRoute = jsonRouteFor('operator', { operation: false });
 export const adminReadRoute = jsonRouteFor('admin', { operation: false, reads: true });
 export const adminRoute = jsonRouteFor('admin', { operation: false });
 
+/** Codes of every stream. */
+export const streamCodes: readonly ErrorCode[] = [
+  'not_logged_in',
+  'forbidden',
+  'field_value',
+  'too_many_requests',
+  'unavailable',
+  'internal',
+];
+export const instanceStreamCodes: readonly ErrorCode[] = [
+  ...streamCodes,
+  'field_missing',
+  'field_type',
+  'not_found',
+  'not_now',
+  'unsupported',
+];
+export const HEARTBEAT = 'A comment follows at least every 15 seconds.';
+
 const streamDefaults = { who: 'account', errors: 'problem', method: 'GET', source: 'ours', headers: [] } as const;
 
 type StreamDescription<Kind extends StreamRow<string>> = Omit<

@@ -13,32 +13,21 @@ import type { RegionsUseCases } from './regions/wire.ts';
 import type { ComputeUseCases } from './compute/wire.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
-export type { Books } from './money/books.ts';
 export type { ResourceLine } from './money/statement.ts';
 export type { ChargeExport } from './money/focus-charges.ts';
-export type { Statements, WholeStatement } from './money/statement.ts';
-export type { Usage } from './money/usage-report.ts';
-export type { Webhooks } from './delivery/webhooks/webhooks.ts';
+export type { WholeStatement } from './money/statement.ts';
 export type { Audit } from './access/audit/audit.ts';
 export type { Access } from './access/types.ts';
 export type { IdleStatus } from './compute/auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './compute/auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage } from './kernel/caller.ts';
 export type { Log } from './kernel/logger.ts';
-export type { Environments, ListedVariable } from './compute/instances/environment.ts';
-export type { PriceHistory } from './regions/price-history.ts';
-export type { Credits } from './money/credits.ts';
-export type { Budgets } from './money/budgets.ts';
-export type { Quotas } from './access/quotas.ts';
-export type { Templates } from './compute/instances/launch-templates.ts';
 export type { FleetRegion } from './regions/capacity/fleet.ts';
 export type { Commands } from './compute/inside/commands.ts';
 export type { FollowedLog } from './compute/inside/logs/follow.ts';
 export type { LogPage, LogRequest } from './compute/inside/logs/logs.ts';
-export type { InstanceFigures } from './compute/inside/metrics/figures.ts';
 export type { InstanceMetrics } from './compute/inside/metrics/metrics.ts';
 export type { AttachedTerminal, TerminalHost, TerminalMessage } from './compute/inside/terminals/terminal-host.ts';
-export type { Terminals } from './compute/inside/terminals/terminals.ts';
 export type { PublishedEvents } from './delivery/event-feed.ts';
 export type {
   Forwarding,

@@ -5,7 +5,7 @@ import type { Log } from '../control/kernel/logger.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../control/kernel/regions.ts';
 import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/regions/region-engine.ts';
 import type { Seal } from '../control/kernel/seal.ts';
-import { regionSettings } from '../contract/region-admin.ts';
+import { regionSettings } from '../contract/regions/region-admin.ts';
 import { capacityOf } from '../domain/regions/catalog.ts';
 import {
   faultOfRegionSettings,

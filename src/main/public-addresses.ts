@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
-import { PASSWORD_PATH } from '../edge/http/password-page.ts';
+import { PASSWORD_PATH } from '../edge/http/access/password-page.ts';
 import type { OpenLink } from '../control/compute/instances/instances.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 

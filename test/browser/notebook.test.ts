@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { InstanceObject } from '../../src/contract/instance.ts';
+import type { InstanceObject } from '../../src/contract/compute/instance.ts';
 import { runCell } from '../fixtures/jupyter.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 import { firstLaunchRequest, IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';

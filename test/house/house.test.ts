@@ -83,6 +83,7 @@ const rules: Record<string, HouseRule> = {
     good: [
       { path: 'src/control/base/a.ts', text: "import { a } from '../../engines/contract.ts';" },
       { path: 'src/main/a.ts', text: "import { makeControl } from './control.ts';" },
+      { path: 'console/src/a.ts', text: "import { a } from '../../src/contract/compute/a.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../labels.ts'; import { b } from './deep/b.ts';" },
     ],
   },

@@ -2,7 +2,7 @@
  * Invariants of a database and of the engine's objects. Each function returns the violations. The
  * simulation checks them after each step; tests on real time use them too.
  */
-import { instance as instanceSchema } from '../../src/contract/instance.ts';
+import { instance as instanceSchema } from '../../src/contract/compute/instance.ts';
 import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/regions/catalog.ts';
 import { heldPortCount } from '../../src/domain/compute/instance-change.ts';
 import type { Instance } from '../../src/domain/compute/instance.ts';

@@ -45,7 +45,7 @@ export function drawCharge({ schedule }: World): ChargeChoice {
   };
 }
 
-function credit(caller: Caller, amount: number, more: { expiresAtMs?: number; kind?: 'voucher' | 'credit' }) {
+function credit(caller: Caller, amount: number, more: { expiresAt?: number; kind?: 'voucher' | 'credit' }) {
   const input = { username: caller.username, amount, kind: more.kind ?? 'cash', reason: 'simulated', ...more } as const;
   return request(administrator, `give $${amount} of ${input.kind} to ${caller.username}`, (control) =>
     control.credits.give(administrator, input, null),
@@ -56,7 +56,7 @@ function drawCredit({ schedule, wallClock }: World, caller: Caller): Request {
   const amount = schedule.oneOf([0.02, 0.2, 3, 20, 60]);
   const kind = schedule.oneOf(['cash', 'cash', 'voucher', 'credit'] as const);
   if (kind === 'cash') return credit(caller, amount, {});
-  return credit(caller, amount, { kind, expiresAtMs: wallClock.now() + schedule.spread(MINUTE, 40 * MINUTE) });
+  return credit(caller, amount, { kind, expiresAt: wallClock.now() + schedule.spread(MINUTE, 40 * MINUTE) });
 }
 
 /** Takes back a deposit, a voucher or a credit; at first the larger deposit. */

@@ -5,7 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState, type KeyboardEvent } from 'react';
 import { Dialog } from '../parts/dialog.tsx';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import { useAct, useOpen } from '../pages/instances/acts.ts';
 import { idOf, nameOf } from '../pages/instances/allowed-acts.ts';
 import { TerminateDialog } from '../pages/instances/terminate-dialog.tsx';

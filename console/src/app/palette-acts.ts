@@ -1,5 +1,5 @@
 /** Reads `stop trainer` as acts on instances. Pure. */
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import { actNames, mayAct, nameOf, type ActName } from '../pages/instances/allowed-acts.ts';
 
 export type PaletteAct = ActName | 'open';

@@ -1,6 +1,6 @@
 /** Keeps pages from people whose role may not use them; the API refuses their calls anyway. */
 import { notFound } from '@tanstack/react-router';
-import { hasRole } from '../../../src/contract/roles.ts';
+import { hasRole } from '../../../src/contract/access/roles.ts';
 import { queryClient } from './query-client.ts';
 import { sessionQuery } from './session.ts';
 

@@ -1,6 +1,6 @@
 /** The login of this browser: who it is, and the way to the login page and back. */
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query';
-import { hasRole } from '../../../src/contract/roles.ts';
+import { hasRole } from '../../../src/contract/access/roles.ts';
 import { api } from './api.ts';
 import { viewToReturn } from './view-to-return.ts';
 

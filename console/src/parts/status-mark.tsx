@@ -9,7 +9,7 @@ import {
   IconTrash,
   type Icon,
 } from '@tabler/icons-react';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import type { Texts } from '../texts/en/index.ts';
 import { useTexts } from '../texts/provider.tsx';
 import classes from './status-mark.module.css';

@@ -23,7 +23,7 @@ import { hasActiveSession } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Forwarding, GatewaySessions } from './routing/gateway-types.ts';
+import type { Forwarding, GatewaySessions, SessionInfo } from './routing/gateway-types.ts';
 import { limitsOf, lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
@@ -136,13 +136,15 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
     session: known.find,
 
     async listSessions({ accountId }) {
-      return (await sessionGrantsOf(store.read, accountId, time.now())).map((grant) => ({
-        id: grant.id,
-        instanceId: grant.instanceId,
-        openedAtMs: grant.openedAtMs,
-        lastUsedAtMs: grant.expiresAtMs - SESSION_LIFE_MS,
-        from: grant.sessionId === null ? 'apiKey' : 'login',
+      const grants = await sessionGrantsOf(store.read, accountId, time.now());
+      const sessions = grants.map(({ id, instanceId, sessionId, openedAtMs, expiresAtMs }): SessionInfo => ({
+        id,
+        instanceId,
+        from: sessionId === null ? 'apiKey' : 'login',
+        openedAtUnixMs: openedAtMs,
+        lastUsedAtUnixMs: expiresAtMs - SESSION_LIFE_MS,
       }));
+      return { sessions };
     },
 
     async revokeSession({ accountId }, { id }, idempotency) {

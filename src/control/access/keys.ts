@@ -21,7 +21,11 @@ export const makeApiKeys = (
 ): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
   const { store, randomBytes, callers, grants } = deps;
   return {
-    async createApiKey(caller, { name, scopes = null, expiresAtMs = null, addresses = null }, idempotency) {
+    async createApiKey(
+      caller,
+      { name, scopes = null, expiresAtUnixMs: expiresAtMs = null, addresses = null },
+      idempotency,
+    ) {
       const { accountId } = caller;
       const why = whyBeyond(caller, { scopes, limits: { expiresAtMs, addresses } });
       if (why !== null) throw new Refusal('forbidden', why);

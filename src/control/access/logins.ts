@@ -98,15 +98,16 @@ const makeLoginList = (deps: LoginDeps): Pick<Access, 'listLogins' | 'revokeLogi
   return {
     async listLogins({ accountId, sessionId }) {
       const rows = await activeSessionsOf(store.read, accountId, time.now(), MAX_LOGINS_LISTED);
-      return rows.map(({ id, address, userAgent, createdAtMs, lastUsedAtMs, expiresAtMs }) => ({
+      const logins = rows.map(({ id, address, userAgent, createdAtMs, lastUsedAtMs, expiresAtMs }) => ({
         id,
         address,
         userAgent,
-        createdAtMs,
-        lastUsedAtMs: Math.max(createdAtMs, lastUsedAtMs),
-        expiresAtMs,
         current: id === sessionId,
+        createdAtUnixMs: createdAtMs,
+        lastUsedAtUnixMs: Math.max(createdAtMs, lastUsedAtMs),
+        expiresAtUnixMs: expiresAtMs,
       }));
+      return { logins };
     },
 
     async revokeLogin({ accountId }, { id }, idempotency) {

@@ -22,10 +22,10 @@ export interface LoginInfo {
   id: string;
   address: string;
   userAgent: string;
-  createdAtMs: number;
+  createdAtUnixMs: number;
   /** Rounded down to the minute. */
-  lastUsedAtMs: number;
-  expiresAtMs: number;
+  lastUsedAtUnixMs: number;
+  expiresAtUnixMs: number;
   /** The login of this request. */
   current: boolean;
 }
@@ -48,7 +48,7 @@ export interface Access extends GatewaySessions {
   ): Promise<{ accessToken: string; accessExpire: number }>;
   logout(caller: Caller): Promise<void>;
   /** The last used first, at most 500. */
-  listLogins(caller: Caller): Promise<LoginInfo[]>;
+  listLogins(caller: Caller): Promise<{ logins: LoginInfo[] }>;
   revokeLogin: Mutation<{ id: string }, void>;
   changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
   createUser: Mutation<
@@ -56,7 +56,7 @@ export interface Access extends GatewaySessions {
     { userId: string; username: string; email: string; group: string[] }
   >;
   createApiKey: Mutation<
-    { name: string; scopes?: Scope[] | null; expiresAtMs?: number | null; addresses?: string[] | null },
+    { name: string; scopes?: Scope[] | null; expiresAtUnixMs?: number | null; addresses?: string[] | null },
     { key: { id: string; name: string; fullKey: string } }
   >;
   listApiKeys(caller: Caller): Promise<{ keys: ApiKeyInfo[] }>;

@@ -25,7 +25,7 @@ export interface TaskStatus {
   name: string;
   intervalMs: number;
   running: boolean;
-  lastStartedAtMs: number | null;
+  lastStartedAt: number | null;
   lastDurationMs: number | null;
   lastError: string | null;
   runs: number;
@@ -67,7 +67,7 @@ export function makeScheduler({ time, log, stopping, hold }: SchedulerDeps): Sch
     const startedMs = time.elapsed();
     entry.underWay += 1;
     status.running = true;
-    status.lastStartedAtMs = time.now();
+    status.lastStartedAt = time.now();
     try {
       await task.run();
       status.lastError = null;
@@ -103,7 +103,7 @@ export function makeScheduler({ time, log, stopping, hold }: SchedulerDeps): Sch
     start(tasks) {
       for (const task of tasks) {
         const { name, intervalMs } = task;
-        const never = { lastStartedAtMs: null, lastDurationMs: null, lastError: null };
+        const never = { lastDurationMs: null, lastError: null, lastStartedAt: null };
         const status = { name, intervalMs, running: false, runs: 0, failures: 0, ...never };
         const backOff = makeBackOff({ firstMs: intervalMs, maxMs: Math.max(intervalMs, LONGEST_PAUSE_MS) });
         const entry: Entry = { task, status, backOff, pausesUntilMs: -Infinity, underWay: 0, isRequested: false };

@@ -66,16 +66,16 @@ export interface ListedBudget extends Budget {
 export interface Forecast {
   available: number;
   burnRate: number;
-  /** Null: nothing costs money. */
-  lastsUntilMs: number | null;
   step: MoneyStep;
-  archiveAtMs: number | null;
-  deleteAtMs: number | null;
-  steps: ComingStep[];
   month: string;
   timeZone: string;
   monthToDate: number;
   monthForecast: number;
+  /** Null: nothing costs money. */
+  lastsUntilUnixMs: number | null;
+  archiveAtUnixMs: number | null;
+  deleteAtUnixMs: number | null;
+  steps: ComingStep[];
 }
 
 type Named = { name: string };
@@ -295,15 +295,15 @@ function makeForecast({ store, time, metering, readCatalog }: MeteredDeps & Repo
         spendableCash(purse) + grantedMicros(purse, 'voucher', nowMs) + grantedMicros(purse, 'credit', nowMs),
       ),
       burnRate: toDollars(burnRate(costs)),
-      lastsUntilMs: untilMs,
       step,
-      archiveAtMs,
-      deleteAtMs,
-      steps: comingSteps(state, untilMs, metering.moneyRules),
       month,
       timeZone,
       monthToDate: toDollars(spentMicros),
       monthForecast: toDollars(BigInt(spentMicros) + restOf(costs, endsAtMs - nowMs)),
+      lastsUntilUnixMs: untilMs,
+      archiveAtUnixMs: archiveAtMs,
+      deleteAtUnixMs: deleteAtMs,
+      steps: comingSteps(state, untilMs, metering.moneyRules),
     };
   };
 }

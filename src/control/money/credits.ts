@@ -47,7 +47,7 @@ export interface CreditInput {
   username: string;
   amount: number;
   kind: CreditKind;
-  expiresAtMs?: number | undefined;
+  expiresAt?: number | undefined;
   scope?: GrantScope | undefined;
   reason: string;
 }
@@ -58,9 +58,9 @@ export interface GrantInfo {
   amount: number;
   left: number;
   scope: { [Member in keyof GrantScope]-?: Exclude<GrantScope[Member], undefined> | null };
-  expiresAtMs: number | null;
-  createdAtMs: number;
   reason: string;
+  expiresAtUnixMs: number | null;
+  createdAtUnixMs: number;
 }
 
 export interface Credits {
@@ -89,7 +89,7 @@ export function makeCredits(deps: CreditDeps): Credits {
         const grantId = input.kind === 'cash' ? '' : deps.randomUuid();
         const entry = await writeCredit(tx, { caller, accountId, input, grantId, nowMs });
         const { entryId, amount, reason } = entry;
-        const given = { kind: input.kind, expiresAt: input.expiresAtMs ?? null, scope: input.scope ?? {} };
+        const given = { kind: input.kind, expiresAt: input.expiresAt ?? null, scope: input.scope ?? {} };
         const data = { entryId, grantId: entry.grantId, amount, ...given, reason };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'billing.credited', subjectId: accountId, data });
         return { entry };
@@ -133,9 +133,9 @@ export function makeCredits(deps: CreditDeps): Credits {
           instanceTypeId: scope.instanceTypeId ?? null,
           meter: scope.meter ?? null,
         },
-        expiresAtMs,
-        createdAtMs,
         reason,
+        expiresAtUnixMs: expiresAtMs,
+        createdAtUnixMs: createdAtMs,
       }));
       return { grants: listed, totalEntries };
     },
@@ -162,7 +162,7 @@ async function writeCredit(tx: Db, { caller, accountId, input, grantId, nowMs }:
     const after = { accountId, purse: { ...purse, cashMicros: purse.cashMicros + amountMicros } };
     await saveWallets(tx, wallets, [after]);
   } else {
-    const { expiresAtMs = null, scope = {} } = input;
+    const { expiresAt: expiresAtMs = null, scope = {} } = input;
     const facts = { id: grantId, kind, expiresAtMs, createdAtMs: nowMs };
     const amounts = { amountMicros: Number(amountMicros), leftMicros: Number(amountMicros) };
     await insertGrant(tx, { ...facts, ...amounts, accountId, scope: JSON.stringify(scope), reason });
@@ -254,7 +254,11 @@ async function refuseReversed(tx: Db, given: EntryRow): Promise<void> {
   if (reversal) throw new Refusal('not_now', `entry ${given.id} was taken back by entry ${reversal.id} already`);
 }
 
-async function refuseWrongGrant(tx: Db, { kind, expiresAtMs, scope }: CreditInput, nowMs: number): Promise<void> {
+async function refuseWrongGrant(
+  tx: Db,
+  { kind, expiresAt: expiresAtMs, scope }: CreditInput,
+  nowMs: number,
+): Promise<void> {
   const only = (field: string, kinds: string) =>
     new Refusal('field_value', `field "${field}" is set, and "kind" is "${kind}": only ${kinds}; leave it out`);
   if (expiresAtMs !== undefined && kind === 'cash') throw only('expiresAt', 'vouchers and credits expire');

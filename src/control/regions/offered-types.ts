@@ -76,8 +76,8 @@ export interface OfferedTypes {
     Omit<Fields, 'cpuType'> & Pick<Optional<Fields>, 'cpuType'> & { regionId: string; isSpot: boolean },
     { type: ListedType; warnings: string[] }
   >;
-  /** With `fromMs` it sets `prices` for that time; the answer is a preview. */
-  update: Mutation<Change & Optional<Fields> & { fromMs?: number | undefined }, ChangeAnswer>;
+  /** With `fromUnixMs` it sets `prices` for that time; the answer is a preview. */
+  update: Mutation<Change & Optional<Fields> & { fromUnixMs?: number | undefined }, ChangeAnswer>;
   retire: Mutation<Change & { retired: boolean }, ChangeAnswer>;
 }
 
@@ -108,7 +108,7 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
       return { type: listed(type), warnings: await warningsOf(deps, tx, type) };
     }),
 
-  update: (caller, { instanceTypeId: id, version, dryRun, fromMs, ...fields }, idempotency) =>
+  update: (caller, { instanceTypeId: id, version, dryRun, fromUnixMs: fromMs, ...fields }, idempotency) =>
     changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
       const before = await readType(tx, id, version);
       const sent = sentMembers(fields);

@@ -29,7 +29,7 @@ export interface PriceHistory {
   list(filter: PriceFilter, pager: Pager): Promise<{ changes: ListedPrices[]; totalEntries: number }>;
   /** Without a type: prices of storage. */
   withdraw: Mutation<
-    { regionId: string; instanceTypeId?: string | undefined; fromMs: number },
+    { regionId: string; instanceTypeId?: string | undefined; fromUnixMs: number },
     { change: ListedPrices }
   >;
 }

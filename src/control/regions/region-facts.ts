@@ -85,9 +85,9 @@ export interface RegionAdministration {
     RegionFields & EngineFields & Pick<Versioned, 'dryRun'>,
     { region: RegionFacts; engine: TriedEngine; warnings: string[] }
   >;
-  /** With `fromMs` it sets `storagePrices` for that time; the answer is a preview. */
+  /** With `fromUnixMs` it sets `storagePrices` for that time; the answer is a preview. */
   update: Mutation<
-    { regionId: string; fromMs?: number | undefined } & Versioned & Optional<RegionFields & EngineFields>,
+    { regionId: string; fromUnixMs?: number | undefined } & Versioned & Optional<RegionFields & EngineFields>,
     { region: RegionFacts; affected: Affected; warnings: string[] }
   >;
   /** Refuses new launches and volumes, or takes them again. What is there stays. */
@@ -118,7 +118,7 @@ export function makeRegionAdministration(deps: RegionAdministrationDeps): Omit<R
       return { regions: rows.map(listed), totalEntries };
     },
 
-    async update(caller, { regionId: id, version, dryRun, fromMs, ...fields }, idempotency) {
+    async update(caller, { regionId: id, version, dryRun, fromUnixMs: fromMs, ...fields }, idempotency) {
       const sent = sentMembers(fields);
       if (Object.keys(sent).length === 0)
         throw new Refusal(

@@ -56,7 +56,7 @@ export async function scheduledWarnings(tx: Db, of: Priced, afterMs: number): Pr
 
 export const makeWithdrawPrices =
   (deps: CatalogChangeDeps): PriceHistory['withdraw'] =>
-  (caller, { regionId, instanceTypeId: typeId = '', fromMs }, idempotency) =>
+  (caller, { regionId, instanceTypeId: typeId = '', fromUnixMs: fromMs }, idempotency) =>
     changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
       const change = await takeScheduledPrice(tx, { regionId, typeId }, fromMs);
       if (!change)

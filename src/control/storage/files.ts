@@ -33,10 +33,17 @@ export interface VolumePath {
   path: string;
 }
 
+type Entry = FolderPage['entries'][number];
+
+export interface ListedFolder {
+  files: (Omit<Entry, 'modifiedAtMs'> & { modifiedAtUnixMs: number })[];
+  next: FolderPage['next'];
+}
+
 /** Every method throws `too_many_requests` above the concurrency limit. */
 export interface Files {
   /** Sorted by name, bytewise. `after` is the `next` of the previous page. */
-  list(caller: Caller, asked: VolumePath & { limit: number; after: string | null }): Promise<FolderPage>;
+  list(caller: Caller, asked: VolumePath & { limit: number; after?: string | undefined }): Promise<ListedFolder>;
   /** Creates missing parents; keeps an existing folder. */
   makeFolder(caller: Caller, file: VolumePath): Promise<void>;
   /** The signal aborts when the volume is deleted or the server stops. */
@@ -101,8 +108,11 @@ export function makeFiles({ findVolume, openFiles, uses }: FileDeps): Files {
   }
 
   return {
-    list: (caller, { id, path, limit, after }) =>
-      inVolume(caller, id, (files, signal) => files.list(path, { limit, after }, signal)),
+    async list(caller, { id, path, limit, after = null }) {
+      const page = await inVolume(caller, id, (files, signal) => files.list(path, { limit, after }, signal));
+      const files = page.entries.map(({ modifiedAtMs, ...entry }) => ({ ...entry, modifiedAtUnixMs: modifiedAtMs }));
+      return { files, next: page.next };
+    },
     makeFolder: (caller, { id, path }) => inVolume(caller, id, (files, signal) => files.makeFolder(path, signal)),
     read: (caller, { id, path }, use) =>
       inVolume(caller, id, (files, signal) => files.read(path, (file) => use(file, signal), signal)),

@@ -7,8 +7,8 @@ import type { UseCaseDeps } from '../kernel/ports.ts';
 
 export interface HeldDisk extends Pick<Disk, 'kind' | 'id' | 'regionId' | 'ownerId' | 'pool' | 'sizeGB'> {
   /** First failure since the server started. */
-  sinceMs: number;
-  users: readonly HostProcess[];
+  since: number;
+  processes: HostProcess[];
 }
 
 export interface HeldDisks {
@@ -19,7 +19,7 @@ export interface HeldDisks {
 }
 
 export function makeHeldDisks({ store, time }: Pick<UseCaseDeps, 'store' | 'time'>): HeldDisks {
-  const held = new Map<string, DiskId & Pick<HeldDisk, 'sinceMs' | 'users'>>();
+  const held = new Map<string, DiskId & Pick<HeldDisk, 'since' | 'processes'>>();
   return {
     async watch({ kind, id }, remove) {
       const key = diskKey({ kind, id });
@@ -29,7 +29,7 @@ export function makeHeldDisks({ store, time }: Pick<UseCaseDeps, 'store' | 'time
         return result;
       } catch (error) {
         if (error instanceof StorageFault && error.kind === 'busy')
-          held.set(key, { kind, id, sinceMs: held.get(key)?.sinceMs ?? time.now(), users: error.users });
+          held.set(key, { kind, id, since: held.get(key)?.since ?? time.now(), processes: [...error.users] });
         throw error;
       }
     },
@@ -38,7 +38,7 @@ export function makeHeldDisks({ store, time }: Pick<UseCaseDeps, 'store' | 'time
       return disks.flatMap(({ kind, id, regionId, ownerId, pool, sizeGB }) => {
         const found = held.get(diskKey({ kind, id }));
         if (!found) return [];
-        return [{ kind, id, regionId, ownerId, pool, sizeGB, sinceMs: found.sinceMs, users: found.users }];
+        return [{ kind, id, regionId, ownerId, pool, sizeGB, since: found.since, processes: found.processes }];
       });
     },
   };

@@ -144,7 +144,7 @@ function stepWithMoney(step: MoneyStep, leftMs: number, rules: MoneyRules): Mone
 
 export interface ComingStep {
   step: MoneyStep;
-  atMs: number;
+  atUnixMs: number;
 }
 
 /** Steps that follow, with their times, if nothing changes. Empty while nothing costs money. */
@@ -171,6 +171,6 @@ export function comingSteps(
         ['delete', after(deleteMs)],
       ];
   return times.flatMap(([name, atMs]) =>
-    atMs === null || isAtLeast(step, name) ? [] : [{ step: name, atMs: Math.min(LAST_DATE_MS, atMs) }],
+    atMs === null || isAtLeast(step, name) ? [] : [{ step: name, atUnixMs: Math.min(LAST_DATE_MS, atMs) }],
   );
 }

@@ -17,48 +17,31 @@ import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
 import { readBody } from './body-reader.ts';
-import { mountBookFile } from './book-downloads.ts';
+import { mountBookFile } from './money/book-downloads.ts';
 import { isOfConsole, mountConsole, readConsole } from './console-files.ts';
 import { mountCors } from './cors.ts';
-import { mountEventStream } from './event-stream.ts';
+import { mountEventStream } from './delivery/event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
-import { execSocket, terminalSocket } from './instance-sockets.ts';
-import { mountFile } from './files.ts';
-import { accountAdminHandlers } from './handlers/managed-accounts.ts';
-import { accountHandlers, openHandlers } from './handlers/account.ts';
-import { auditHandlers } from './handlers/audit.ts';
-import { bookHandlers } from './handlers/book-handlers.ts';
-import { catalogAdminHandlers } from './handlers/managed-catalog.ts';
-import { catalogHandlers } from './handlers/catalog.ts';
-import { environmentHandlers } from './handlers/environments.ts';
-import type { Handlers } from './handlers/handler.ts';
-import { creditHandlers } from './handlers/account-credits.ts';
-import { priceHandlers } from './handlers/prices.ts';
-import { budgetHandlers } from './handlers/budgets.ts';
-import { quotaHandlers } from './handlers/quotas.ts';
-import { insideHandlers } from './handlers/inside.ts';
-import { instanceHandlers } from './handlers/instances.ts';
-import { operatorHandlers } from './handlers/operator.ts';
-import { templateHandlers } from './handlers/launch-templates.ts';
-import { webhookHandlers } from './handlers/webhooks.ts';
-import { storageHandlers } from './handlers/storage.ts';
-import { makeListPages, type ListPages } from './list-pages.ts';
-import { mountLoginPage } from './login-page.ts';
-import type { LoginProvider } from './login-provider.ts';
-import { mountSignOn } from './single-sign-on.ts';
-import { mountPasswordPage } from './password-page.ts';
+import { execSocket, terminalSocket } from './compute/instance-sockets.ts';
+import { mountFile } from './storage/files.ts';
+import { makeHandlers } from './handlers.ts';
+import { makeListPages } from './list-pages.ts';
+import { mountLoginPage } from './access/login-page.ts';
+import type { LoginProvider } from './access/login-provider.ts';
+import { mountSignOn } from './access/single-sign-on.ts';
+import { mountPasswordPage } from './access/password-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
-import { mountLogStream } from './log-stream.ts';
+import { mountLogStream } from './compute/log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
 import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
-import { mountRegisterPage } from './register-page.ts';
+import { mountRegisterPage } from './access/register-page.ts';
 import { mountSpaceGuard } from './space-guard.ts';
 import { mountServerPages } from './server-pages.ts';
-import { mountStripeWebhook } from './stripe-webhook.ts';
+import { mountStripeWebhook } from './money/stripe-webhook.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
@@ -182,31 +165,6 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountSignOn(app, options);
   mountStripeWebhook(app, options);
   return app;
-}
-
-function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean): Handlers {
-  return {
-    open: openHandlers(control, secureCookies),
-    closed: {
-      ...instanceHandlers(control, pages),
-      ...insideHandlers(control),
-      ...storageHandlers(control, pages),
-      ...templateHandlers(control.templates),
-      ...catalogHandlers(control),
-      ...catalogAdminHandlers(control),
-      ...accountHandlers(control.access, secureCookies),
-      ...accountAdminHandlers(control.accounts),
-      ...environmentHandlers(control.environments),
-      ...operatorHandlers(control, pages),
-      ...quotaHandlers(control.quotas),
-      ...budgetHandlers(control.budgets),
-      ...creditHandlers(control.credits),
-      ...priceHandlers(control.priceHistory),
-      ...auditHandlers(control.audit),
-      ...webhookHandlers(control.webhooks),
-      ...bookHandlers(control),
-    },
-  };
 }
 
 interface Clients {

@@ -1,8 +1,8 @@
 /** CORS (Fetch, 3.2): pages of the operator's list of origins may use the cookie, too. */
 import type { FastifyInstance } from 'fastify';
-import { WAIT_HEADER } from '../../contract/instance.ts';
-import { QUOTE_HEADER } from '../../contract/quote.ts';
-import { OPERATION_HEADER } from '../../contract/operation.ts';
+import { WAIT_HEADER } from '../../contract/compute/instance.ts';
+import { QUOTE_HEADER } from '../../contract/compute/quote.ts';
+import { OPERATION_HEADER } from '../../contract/compute/operation.ts';
 import { IGNORED_HEADER } from '../../contract/route.ts';
 import { pathOf } from './refusal-reply.ts';
 import { addVary } from './reply-headers.ts';

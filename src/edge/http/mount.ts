@@ -3,12 +3,12 @@ import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { bodyLimitOf } from '../../contract/schema-bounds.ts';
-import { OPERATION_HEADER } from '../../contract/operation.ts';
+import { OPERATION_HEADER } from '../../contract/compute/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
 import { IGNORED_HEADER, isOfInterface, type JsonRoute, type Route } from '../../contract/route.ts';
-import { QUOTE_HEADER } from '../../contract/quote.ts';
-import { WAIT_HEADER } from '../../contract/instance.ts';
+import { QUOTE_HEADER } from '../../contract/compute/quote.ts';
+import { WAIT_HEADER } from '../../contract/compute/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { whyNotFrom, whyNotLasting } from '../../domain/access/api-key.ts';
 import { hasRole } from '../../domain/access/roles.ts';
@@ -20,7 +20,7 @@ import { wireBytesOf } from './body-reader.ts';
 import { encodeBody } from './compression.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { sendContinue } from './expect-header.ts';
-import { Started, type ClosedRouteName, type HandlerInput, type Handlers } from './handlers/handler.ts';
+import { answered, isOfRequest, type HandlerInput, type Handlers } from './handler.ts';
 import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
@@ -101,7 +101,7 @@ export interface MountDeps {
 }
 
 export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
-  const { open, closed } = deps.handlers;
+  const { open, ofRequest, closed } = deps.handlers;
   const mountOpen = <Name extends OpenRouteName>(name: Name): void =>
     mount(app, deps, name, async (request, input) => {
       const result: unknown = await open[name](input);
@@ -109,16 +109,24 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
         request.caller = await deps.authenticate({ kind: 'token', token: result['accessToken'] });
       return result;
     });
-  const mountClosed = <Name extends ClosedRouteName>(name: Name): void => {
+  const mountFor = <Name extends JsonRouteName>(
+    name: Name,
+    run: (caller: Caller, input: HandlerInput<Name>) => Promise<unknown>,
+  ): void => {
     const waits = isReport(name);
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
-      const answer = () => closed[name](caller, input);
+      const answer = () => run(caller, input);
       return waits ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
     });
   };
+  const mountOfRequest = <Name extends keyof Handlers['ofRequest']>(name: Name): void =>
+    mountFor(name, (caller, input) => ofRequest[name](caller, input));
+  const mountClosed = <Name extends keyof Handlers['closed']>(name: Name): void =>
+    mountFor(name, (caller, { body, idempotency }) => closed[name](caller, body, idempotency));
   for (const name of jsonRouteNames) {
     if (isOpen(name)) mountOpen(name);
+    else if (isOfRequest(name)) mountOfRequest(name);
     else mountClosed(name);
   }
 }
@@ -178,9 +186,8 @@ function mount<Name extends JsonRouteName>(
         clientGone: () => clientGoneSignal(reply.raw),
         setHeader: (key, value) => void reply.header(key, value),
       });
-      if (result instanceof Started && result.operationId !== undefined)
-        reply.header(OPERATION_HEADER, result.operationId);
-      const answer: unknown = result instanceof Started ? result.answer : result;
+      const { answer, operationId } = answered(route, body, result);
+      if (operationId !== undefined) reply.header(OPERATION_HEADER, operationId);
       if (isAudited && !route.reads) auditNoteOf(request).subjects.push(...idsInAnswer(answer));
       setCommonHeaders(request, reply, JSON_TYPE);
       const tookMs = performance.now() - startedMs;

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { createHash, randomBytes } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/compute/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
 import { canonicalJson } from '../../domain/kernel/canonical-json.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';

@@ -9,7 +9,7 @@ import { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { z } from 'zod';
-import { closeCodes, MAX_MESSAGE_BYTES } from '../../contract/exec.ts';
+import { closeCodes, MAX_MESSAGE_BYTES } from '../../contract/compute/exec.ts';
 import { BASE_PATH, routeNames, routeOf } from '../../contract/routes.ts';
 import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';

@@ -8,14 +8,14 @@ import { answerInTurn } from '../malformed-requests.ts';
 import { securityHeaders } from '../security-headers.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
-import { SIGN_ON_PATHS } from './single-sign-on.ts';
-import { PASSWORD_PATH } from './password-page.ts';
+import { SIGN_ON_PATHS } from './access/single-sign-on.ts';
+import { PASSWORD_PATH } from './access/password-page.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
-import { REGISTER_PATH } from './register-page.ts';
+import { REGISTER_PATH } from './access/register-page.ts';
 import { setCommonHeaders } from './reply-headers.ts';
 import { serverPagePaths } from './server-pages.ts';
 import { errorKinds } from './status.ts';
-import { STRIPE_PATH } from './stripe-webhook.ts';
+import { STRIPE_PATH } from './money/stripe-webhook.ts';
 
 export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string>): void {
   app.addHook('onRequest', (request, reply, done) => {

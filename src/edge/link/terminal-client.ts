@@ -6,7 +6,7 @@ import { WebSocket } from 'ws';
 import { z } from 'zod';
 import { onAbort } from '../../async/abort.ts';
 import { makeCoalescingQueue } from '../../async/coalesce.ts';
-import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
+import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/compute/exec.ts';
 import type { AttachedTerminal, TerminalHost, TerminalMessage, TerminalSize } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';

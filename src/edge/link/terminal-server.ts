@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { WebSocketServer } from 'ws';
-import { MAX_MESSAGE_BYTES, TERMINAL_PROTOCOL } from '../../contract/exec.ts';
+import { MAX_MESSAGE_BYTES, TERMINAL_PROTOCOL } from '../../contract/compute/exec.ts';
 import type { TerminalHost, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';

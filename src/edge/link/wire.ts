@@ -144,11 +144,11 @@ export const terminalRequest = terminalKey.extend({
 export const listQuestion = z.object({ instanceId });
 export const listAnswer = z.array(
   z.object({
-    name: z.string(),
+    terminal: z.string(),
     ...size,
     viewers: z.number(),
-    createdAtMs: z.number(),
-    closesAtMs: z.number().nullable(),
+    createdAtUnixMs: z.number(),
+    closesAtUnixMs: z.number().nullable(),
   }),
 );
 

@@ -1,6 +1,6 @@
 /** A terminal over a WebSocket in `berth.terminal.v1` (docs/reference/terminal.md). */
 import type { WebSocket } from 'ws';
-import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
+import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/compute/exec.ts';
 import type { AttachedTerminal, TerminalMessage } from '../../control/index.ts';
 import type { z } from 'zod';
 import { makeSocketConnection, parseMessage } from './socket-connection.ts';

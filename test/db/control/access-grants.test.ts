@@ -75,8 +75,8 @@ onBothEngines('gateway grants', (open) => {
         await insertGrant(tx, { ...row, expiresAtMs: expiresAtMs + n, hash: `hash-${n}`, id: `id-${n}` });
     });
     const last = await sessionOf(fixture, caller);
-    const listed = await fixture.access.listSessions(caller);
-    expect(listed).toHaveLength(MAX_SESSIONS);
+    const { sessions } = await fixture.access.listSessions(caller);
+    expect(sessions).toHaveLength(MAX_SESSIONS);
     fixture.clock.nowMs += 2 * SECOND;
     expect(await fixture.access.grants.session(first)).toBeNull();
     expect(await fixture.access.grants.session(last)).not.toBeNull();
@@ -231,7 +231,11 @@ onBothEngines('gateway grants', (open) => {
     const fixture = await openFixture(open);
     const { caller } = await annaOf(fixture);
     const limits = { expiresAtMs: fixture.clock.nowMs + 500, addresses: ['192.0.2.0/24'] };
-    const { key } = await fixture.access.createApiKey(caller, { name: 'ci', ...limits }, null);
+    const { key } = await fixture.access.createApiKey(
+      caller,
+      { name: 'ci', expiresAtUnixMs: limits.expiresAtMs, addresses: limits.addresses },
+      null,
+    );
     const program = await fixture.access.authenticate({ kind: 'apiKey', key: key.fullKey });
     const secret = await sessionOf(fixture, program);
     const handover = await fixture.access.grants.grant(program, INSTANCE);

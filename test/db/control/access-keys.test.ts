@@ -110,7 +110,7 @@ onBothEngines('API keys', (open) => {
     const { caller } = await annaOf(fixture);
     const expiresAtMs = fixture.clock.nowMs + 500;
     const scopes = ['account' as const];
-    const wanted = { name: 'ci', scopes, expiresAtMs, addresses: ['192.0.2.0/24'] };
+    const wanted = { name: 'ci', scopes, expiresAtUnixMs: expiresAtMs, addresses: ['192.0.2.0/24'] };
     const { key } = await fixture.access.createApiKey(caller, wanted, null);
     const program = await withKey(fixture, key.fullKey);
     expect(program).toMatchObject({ scopes, limits: { expiresAtMs, addresses: ['192.0.2.0/24'] } });

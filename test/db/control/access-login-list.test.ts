@@ -24,7 +24,7 @@ onBothEngines('the list of logins', (open) => {
     const { accessToken: other } = await access.login(body, '2001:db8::1', agent);
     const there = await callerOf(fixture, other);
     const redeemed = await access.grants.redeem(await access.grants.grant(there, 'notebook-x'));
-    const [newest, oldest, ...more] = await access.listLogins(anna);
+    const [newest, oldest, ...more] = (await access.listLogins(anna)).logins;
     expect(more).toEqual([]);
     expect(newest).toMatchObject({ id: there.sessionId, address: '2001:db8::1', current: false });
     expect(newest?.userAgent).toMatch(/^Mozilla\/5\.0 <b>x{200,}$/);
@@ -34,7 +34,9 @@ onBothEngines('the list of logins', (open) => {
     clock.nowMs += 3 * MINUTE;
     await callerOf(fixture, token);
     const minuteMs = clock.nowMs - (clock.nowMs % MINUTE);
-    await expect.poll(() => access.listLogins(anna)).toMatchObject([{ current: true, lastUsedAtMs: minuteMs }, {}]);
+    await expect
+      .poll(() => access.listLogins(anna))
+      .toMatchObject({ logins: [{ current: true, lastUsedAtUnixMs: minuteMs }, {}] });
 
     const id = there.sessionId ?? '';
     const key = keyed('k', '/user/login/revoke');
@@ -43,7 +45,7 @@ onBothEngines('the list of logins', (open) => {
     await expectRefused(callerOf(fixture, other), 'not_logged_in');
     expect(await access.grants.session(redeemed?.session ?? '')).toBeNull();
     expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
-    expect(await access.listLogins(anna)).toHaveLength(1);
+    expect((await access.listLogins(anna)).logins).toHaveLength(1);
     expect((await eventKinds(store, anna.accountId)).filter((kind) => kind === 'account.loginRevoked')).toHaveLength(1);
     await expectRefused(access.revokeLogin(anna, { id }, null), 'not_found', /login\/list/);
     await callerOf(fixture, await tokenOf(fixture));

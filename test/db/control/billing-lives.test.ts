@@ -96,14 +96,24 @@ async function reprice({ running, caller, types, drivers }: World, micros: reado
     const type = listed.find(({ instanceTypeId }) => instanceTypeId === types[0]?.id);
     if (!type) throw new Error('the type of launches is not offered');
     const { instanceTypeId, version, prices } = type;
-    const change = { instanceTypeId, version, dryRun: false, prices: { ...prices, perHour: first }, fromMs };
+    const change = {
+      instanceTypeId,
+      version,
+      dryRun: false,
+      prices: { ...prices, perHour: first },
+      fromUnixMs: fromMs,
+    };
     await offeredTypes.update(caller, change, null);
     return;
   }
   const { regionId } = drivers;
   const { version } = (await regionAdministration.get(regionId)).region;
   const storagePrices = { filesystem: first, highspeedstorage: 0.1, snapshot: 0.1, keptDisk: second };
-  await regionAdministration.update(caller, { regionId, version, dryRun: false, storagePrices, fromMs }, null);
+  await regionAdministration.update(
+    caller,
+    { regionId, version, dryRun: false, storagePrices, fromUnixMs: fromMs },
+    null,
+  );
 }
 
 /** Periods whose price is not that of the moment at which their resource agreed to it. */
@@ -171,13 +181,13 @@ onBothEngines('billing of random lives', (open) => {
       async () => {
         const kind = upTo(2) === 0 ? 'voucher' : 'credit';
         const amount = 1 + upTo(60_000);
-        const expiresAtMs = time.now() + 60_000 * (1 + upTo(90));
+        const expiresAt = time.now() + 60_000 * (1 + upTo(90));
         await credits.give(
           world.caller,
-          { username: 'admin', amount: amount / 1e6, kind, expiresAtMs, reason: 'test' },
+          { username: 'admin', amount: amount / 1e6, kind, expiresAt, reason: 'test' },
           null,
         );
-        facts.push({ at: clock.ms, fact: 'give', given: { kind, amount, expiresAt: expiresAtMs } });
+        facts.push({ at: clock.ms, fact: 'give', given: { kind, amount, expiresAt } });
       },
       async () => {
         const micros = [1 + upTo(90_000), 1 + upTo(900_000)].slice(upTo(2));

@@ -191,9 +191,9 @@ onBothEngines('a budget', (open) => {
     expect(budgets.map(({ name }) => name)).toEqual(['physics', 'others']);
     expect(budgets[0]?.forecast).toBeCloseTo(price * hoursLeft, 2);
     expect(budgets[1]?.forecast).toBe(0);
-    const { burnRate, lastsUntilMs, monthForecast } = await control.budgets.forecast(caller);
+    const { burnRate, lastsUntilUnixMs, monthForecast } = await control.budgets.forecast(caller);
     expect(burnRate).toBe(price);
-    expect(((lastsUntilMs ?? 0) - now.getTime()) / 3_600_000).toBeCloseTo(1_000 / price, 0);
+    expect(((lastsUntilUnixMs ?? 0) - now.getTime()) / 3_600_000).toBeCloseTo(1_000 / price, 0);
     expect(monthForecast).toBeGreaterThan(0);
   });
 

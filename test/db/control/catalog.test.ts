@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { familiesOf, type Stock } from '../../../src/control/regions/capacity/catalog.ts';
 import { makeRegionTexts } from '../../../src/control/regions/region-texts.ts';
-import { catalogAnswer } from '../../../src/contract/catalog.ts';
+import { catalogAnswer } from '../../../src/contract/regions/catalog.ts';
 import { instanceTypeId, regionId } from '../../../src/domain/kernel/ids.ts';
 import {
   defaultStoragePrices,

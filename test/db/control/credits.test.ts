@@ -33,11 +33,11 @@ async function openWorld(open: Open) {
 onBothEngines('credits', { postgres: 'always' }, (open) => {
   test('books cash, vouchers and credits as entries of opposite ledgers, shown in the balance', async () => {
     const { world, ann, give, credits, balance, nowMs } = await openWorld(open);
-    const expiresAtMs = nowMs() + HOUR_MS;
+    const expiresAt = nowMs() + HOUR_MS;
     const regionId = world.drivers.regionId;
     const { entry: cash } = await give({ amount: 5.000001 });
     expect(cash).toMatchObject({ kind: 'deposit', account: 'cash', amount: 5.000001, grantId: null, reason: 'paid' });
-    const { entry: voucher } = await give({ kind: 'voucher', amount: 7, expiresAtMs, scope: { regionId } });
+    const { entry: voucher } = await give({ kind: 'voucher', amount: 7, expiresAt, scope: { regionId } });
     expect(voucher).toMatchObject({ kind: 'grant', account: 'voucher', amount: 7, grantId: expect.any(String) });
     await give({ kind: 'credit', amount: 3, reason: 'sorry' });
     expect(await balance()).toEqual({
@@ -47,12 +47,12 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
       availableCreditAmount: 3,
     });
     expect((await credits.list(ann, { currentPage: 1, pageSize: 10 })).grants).toEqual([
-      expect.objectContaining({ kind: 'credit', amount: 3, left: 3, expiresAtMs: null, reason: 'sorry' }),
+      expect.objectContaining({ kind: 'credit', amount: 3, left: 3, expiresAtUnixMs: null, reason: 'sorry' }),
       expect.objectContaining({
         grantId: voucher.grantId,
         kind: 'voucher',
         left: 7,
-        expiresAtMs,
+        expiresAtUnixMs: expiresAt,
         scope: { regionId, instanceTypeId: null, meter: null },
       }),
     ]);
@@ -83,7 +83,7 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
 
   test('hides what has expired from the balance at once', async () => {
     const { clock, ann, credits, give, balance, nowMs } = await openWorld(open);
-    for (const kind of ['voucher', 'credit'] as const) await give({ kind, expiresAtMs: nowMs() + HOUR_MS });
+    for (const kind of ['voucher', 'credit'] as const) await give({ kind, expiresAt: nowMs() + HOUR_MS });
     expect(await balance()).toMatchObject({ availableVoucherAmount: 5, availableCreditAmount: 5 });
     clock.aheadMs += HOUR_MS;
     expect(await balance()).toMatchObject({ availableVoucherAmount: 0, availableCreditAmount: 0 });
@@ -166,8 +166,8 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
     const [type] = world.types;
     const voucher = { kind: 'voucher', amount: 1 } as const;
     await expectRefused(give({ username: 'nobody' }), 'not_found', /"nobody" not found/);
-    await expectRefused(give({ ...voucher, expiresAtMs: nowMs() - 1 }), 'field_value', /"expiresAt".*past/);
-    await expectRefused(give({ expiresAtMs: nowMs() + HOUR_MS }), 'field_value', /"expiresAt".*only vouchers and/);
+    await expectRefused(give({ ...voucher, expiresAt: nowMs() - 1 }), 'field_value', /"expiresAt".*past/);
+    await expectRefused(give({ expiresAt: nowMs() + HOUR_MS }), 'field_value', /"expiresAt".*only vouchers and/);
     await expectRefused(give({ kind: 'credit', scope: {} }), 'field_value', /"scope".*only vouchers/);
     await expectRefused(give({ ...voucher, scope: { regionId: 'x' } }), 'not_found', /region x/);
     await expectRefused(give({ ...voucher, scope: { instanceTypeId: 'x' } }), 'not_found', /type x/);

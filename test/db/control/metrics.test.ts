@@ -116,15 +116,17 @@ onBothEngines('figures of many instances', (open) => {
     const read = (from = figures) => from.read(world.caller, [...ids, 'unknown', ids[0] ?? '']);
     const known = async (from = figures) => {
       const all = await read(from);
-      return all.map(({ fromMs, stepMs, cpuPercent, ...rest }) => ({
+      return all.map(({ fromUnixMs, stepSeconds, cpuPercent, ...rest }) => ({
         ...rest,
-        steps: cpuPercent.flatMap((value, nth) => (value === null ? [] : [[fromMs + nth * stepMs - begunMs, value]])),
+        steps: cpuPercent.flatMap((value, nth) =>
+          value === null ? [] : [[fromUnixMs + nth * stepSeconds * 1_000 - begunMs, value]],
+        ),
       }));
     };
     await fixture.pass(HOUR_MS + 20 * MINUTE_MS);
     const first = await read();
     expect(first.map(({ instanceId }) => instanceId)).toEqual(ids);
-    expect(first[0]).toMatchObject({ stepMs: 15 * MINUTE_MS, gpuPercent: [] });
+    expect(first[0]).toMatchObject({ stepSeconds: 900, gpuPercent: [] });
     expect(first[0]?.cpuPercent).toHaveLength(96);
     const quarters = (count: number) => Array.from({ length: count }, (_, nth) => [nth * 15 * MINUTE_MS, 2]);
     expect((await known())[0]?.steps).toEqual(quarters(6));
@@ -181,8 +183,8 @@ onBothEngines('figures of many instances', (open) => {
     const time = { ...realTime, now: clock.now };
     const figures = makeFigures({ store, time, sampler: fixture.sampler });
     expect(await figures.read(world.caller, fixture.ids)).toMatchObject([
-      { instanceId: id, costTodayMicros: 400_000, costSoFarMicros: 10_400_000 },
-      { costTodayMicros: 0, costSoFarMicros: 0 },
+      { instanceId: id, costToday: 0.4, costSoFar: 10.4 },
+      { costToday: 0, costSoFar: 0 },
     ]);
   });
 });

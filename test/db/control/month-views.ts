@@ -4,8 +4,8 @@ import type { Caller } from '../../../src/control/index.ts';
 import type { ReportRow } from '../../../src/control/money/report.ts';
 import { priceUnitMs } from '../../../src/domain/money/meter.ts';
 import { monthSpan, type TimeSpan } from '../../../src/domain/money/usage-buckets.ts';
-import { focusCsv } from '../../../src/edge/http/focus-csv.ts';
-import { statementCsv, statementPage } from '../../../src/edge/http/statement-files.ts';
+import { focusCsv } from '../../../src/edge/http/money/focus-csv.ts';
+import { statementCsv, statementPage } from '../../../src/edge/http/money/statement-files.ts';
 import type { World } from '../../fixtures/control.ts';
 
 const pager = { currentPage: 1, pageSize: 1_000 };

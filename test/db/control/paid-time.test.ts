@@ -219,7 +219,7 @@ onBothEngines('time paid ahead', (open) => {
     const { world, ann, launch, give, balance, clock, nowMs, instances, paid } = await openPaidWorld(open, {
       start: false,
     });
-    await give('voucher', 5, { expiresAt: undefined, expiresAtMs: nowMs() + 60_000 });
+    await give('voucher', 5, { expiresAt: nowMs() + 60_000 });
     await give('credit', 7);
     const id = await launch({ chargeMode: 'perWeek', duration: 2 });
     clock.aheadMs += 120_000;

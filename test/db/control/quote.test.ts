@@ -69,7 +69,7 @@ onBothEngines('a quote', (open) => {
     const hourly = await quote();
     expect(hourly).toEqual({
       quoteId: expect.any(String),
-      expiresAtMs: expect.any(Number),
+      expiresAtUnixMs: expect.any(Number),
       chargeMode: 'perHour',
       duration: 1,
       price: 0.02,
@@ -79,9 +79,9 @@ onBothEngines('a quote', (open) => {
       total: 0,
       // 20 GB at $0.05 for 720 hours.
       stoppedPricePerHour: 0.001388,
-      startsAtMs: expect.any(Number),
-      stops: [{ rule: 'longestRun', atMs: expect.any(Number), cost: 0.16 }],
-      cheapestStart: { chargeMode: 'perHour', pricePerHour: 0.02, atMs: hourly.startsAtMs },
+      startsAtUnixMs: expect.any(Number),
+      stops: [{ rule: 'longestRun', atUnixMs: expect.any(Number), cost: 0.16 }],
+      cheapestStart: { chargeMode: 'perHour', pricePerHour: 0.02, atUnixMs: hourly.startsAtUnixMs },
       nextPriceChange: null,
       available: 1_000,
       burnRatePerHour: 0,
@@ -89,8 +89,8 @@ onBothEngines('a quote', (open) => {
       stockStatus: 'InStock',
     });
     const [stop] = hourly.stops;
-    expect(hourly.expiresAtMs - Date.now()).toBeGreaterThan(4 * MINUTE_MS);
-    expect((stop?.atMs ?? 0) - (hourly.expiresAtMs - 5 * MINUTE_MS)).toBe(8 * HOUR_MS);
+    expect(hourly.expiresAtUnixMs - Date.now()).toBeGreaterThan(4 * MINUTE_MS);
+    expect((stop?.atUnixMs ?? 0) - (hourly.expiresAtUnixMs - 5 * MINUTE_MS)).toBe(8 * HOUR_MS);
     const weekly = await quote({ billing: { chargeMode: 'perWeek', duration: 2 } });
     expect(weekly).toMatchObject({ unit: 'week', duration: 2, balanceLastsHours: null });
     expect(weekly.total).toBe(weekly.price * 2);
@@ -104,15 +104,15 @@ onBothEngines('a quote', (open) => {
     const [start = '', end = ''] = [opensAtMs, closesAtMs].map((ms) => new Date(ms).toISOString().slice(11, 16));
     await setOffPeak(world, { timeZone: 'UTC', windows: [{ days: [...weekdays], start, end }] });
     const tide = await quote({ billing: { chargeMode: 'tidePerHour', duration: 1 } });
-    const cheapestStart = { chargeMode: 'tidePerHour', pricePerHour: 0.01, atMs: opensAtMs };
-    expect(tide).toMatchObject({ pricePerHour: 0.01, total: 0, startsAtMs: opensAtMs, cheapestStart });
+    const cheapestStart = { chargeMode: 'tidePerHour', pricePerHour: 0.01, atUnixMs: opensAtMs };
+    expect(tide).toMatchObject({ pricePerHour: 0.01, total: 0, startsAtUnixMs: opensAtMs, cheapestStart });
     expect(tide.stops).toEqual([
-      { rule: 'longestRun', atMs: opensAtMs + HOUR_MS, cost: 0.01 },
-      { rule: 'offPeakEnd', atMs: closesAtMs, cost: 0.03 },
+      { rule: 'longestRun', atUnixMs: opensAtMs + HOUR_MS, cost: 0.01 },
+      { rule: 'offPeakEnd', atUnixMs: closesAtMs, cost: 0.03 },
     ]);
     const hourly = await quote();
     expect(hourly).toMatchObject({ cheapestStart, stops: [{ rule: 'longestRun' }] });
-    expect(hourly.startsAtMs).toBeLessThan(opensAtMs);
+    expect(hourly.startsAtUnixMs).toBeLessThan(opensAtMs);
     expect((await quote({ billing: { chargeMode: 'perDay', duration: 1 } })).cheapestStart).toBeNull();
   });
 
@@ -121,8 +121,8 @@ onBothEngines('a quote', (open) => {
     const billing = { chargeMode: 'perWeek', duration: 2 } as const;
     const { quoteId, total, price, stops } = await quote({ billing });
     expect(total).toBe(2 * price);
-    const days = ((stops[0]?.atMs ?? 0) - Date.now()) / (24 * HOUR_MS);
-    expect(stops).toEqual([{ rule: 'paidTime', atMs: expect.any(Number), cost: total }]);
+    const days = ((stops[0]?.atUnixMs ?? 0) - Date.now()) / (24 * HOUR_MS);
+    expect(stops).toEqual([{ rule: 'paidTime', atUnixMs: expect.any(Number), cost: total }]);
     expect(Math.round(days)).toBe(14);
     const renewed = { ...billing, autoRenew: true };
     expect((await quote({ billing: renewed })).stops).toEqual([]);

@@ -23,7 +23,7 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
   };
   const setPrice = async (
     perHour: number,
-    more: { fromMs?: number; dryRun?: boolean; name?: string } = {},
+    more: { fromUnixMs?: number; dryRun?: boolean; name?: string } = {},
     key = '',
   ) => {
     const { instanceTypeId, version, prices } = await typeNow();
@@ -32,7 +32,7 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
   };
   const setStorage = async (fromMs: number, prices: typeof storagePrices | null = storagePrices) => {
     const { version } = (await control.regionAdministration.get(regionId)).region;
-    const change = { regionId, version, dryRun: false, storagePrices: prices, fromMs };
+    const change = { regionId, version, dryRun: false, storagePrices: prices, fromUnixMs: fromMs };
     return control.regionAdministration.update(world.caller, change, null);
   };
   const listed = async () => {
@@ -50,7 +50,7 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
   };
   const withdraw = async (fromMs: number, key = '') => {
     const { instanceTypeId } = await typeNow();
-    const of = { regionId, instanceTypeId, fromMs };
+    const of = { regionId, instanceTypeId, fromUnixMs: fromMs };
     return control.priceHistory.withdraw(world.caller, of, key === '' ? null : keyed(key, key));
   };
   return { world, clock, control, nowMs, typeNow, setPrice, setStorage, listed, launched, quoted, withdraw };
@@ -66,21 +66,21 @@ onBothEngines('scheduled prices', (open) => {
     const { world, clock, nowMs, typeNow, setPrice, listed, launched, quoted } = await openWorld(open);
     const fromMs = nowMs() + HOUR_MS;
     const before = await typeNow();
-    const preview = await setPrice(0.5, { fromMs, dryRun: true });
+    const preview = await setPrice(0.5, { fromUnixMs: fromMs, dryRun: true });
     expect([await listed(), await quoted()]).toEqual([[expect.objectContaining({ scheduled: false })], null]);
-    expect(await setPrice(0.5, { fromMs })).toEqual(preview);
+    expect(await setPrice(0.5, { fromUnixMs: fromMs })).toEqual(preview);
     expect(preview).toMatchObject({ type: { version: before.version, prices: { perHour: 0.5 } }, warnings: [] });
     expect(await typeNow()).toEqual(before);
     const byAccountId = world.caller.accountId;
     expect((await listed())[0]).toMatchObject({ scheduled: true, fromMs, byAccountId, prices: { perHour: 0.5 } });
-    expect([await quoted(), await quoted('perDay')]).toEqual([{ atMs: fromMs, price: 0.5 }, null]);
+    expect([await quoted(), await quoted('perDay')]).toEqual([{ atUnixMs: fromMs, price: 0.5 }, null]);
 
     clock.aheadMs += HOUR_MS - 60_000;
     await world.running.applyPrices();
     expect(await launched()).toBe(0.02);
     clock.aheadMs += 60_000;
     const dueMs = nowMs();
-    expect((await quoted())?.atMs).toBeGreaterThanOrEqual(dueMs);
+    expect((await quoted())?.atUnixMs).toBeGreaterThanOrEqual(dueMs);
     const another = world.startAnother({});
     await Promise.all([world.running.applyPrices(), another.applyPrices(), world.running.applyPrices()]);
     await world.running.applyPrices();
@@ -104,11 +104,11 @@ onBothEngines('scheduled prices', (open) => {
   test('count after a long stop, the last due one in the end', async () => {
     const { world, clock, nowMs, setPrice, listed } = await openWorld(open, { start: true, hurry: 10 });
     const fromMs = nowMs() + DAY_MS;
-    await setPrice(0.9, { fromMs: fromMs + HOUR_MS });
-    expect((await setPrice(0.7, { fromMs })).warnings).toEqual([
+    await setPrice(0.9, { fromUnixMs: fromMs + HOUR_MS });
+    expect((await setPrice(0.7, { fromUnixMs: fromMs })).warnings).toEqual([
       expect.stringMatching(/^other prices are scheduled from .*admin\/price\/withdraw \{"regionId"/),
     ]);
-    await setPrice(0.8, { fromMs: fromMs + DAY_MS });
+    await setPrice(0.8, { fromUnixMs: fromMs + DAY_MS });
     await world.running.stop();
     clock.aheadMs += DAY_MS + 2 * HOUR_MS;
     const startedMs = nowMs();
@@ -152,7 +152,7 @@ onBothEngines('scheduled prices', (open) => {
 
   test('that are due count before a change at once', async () => {
     const { clock, nowMs, setPrice, listed, launched, world } = await openWorld(open);
-    await setPrice(0.5, { fromMs: nowMs() + HOUR_MS });
+    await setPrice(0.5, { fromUnixMs: nowMs() + HOUR_MS });
     clock.aheadMs += 2 * HOUR_MS;
     await expectRefused(setPrice(0.6), 'precondition_failed', /has version 2, and the request has version 1/);
     await world.running.applyPrices();
@@ -164,16 +164,20 @@ onBothEngines('scheduled prices', (open) => {
   test('are withdrawn until they count', async () => {
     const { world, clock, nowMs, setPrice, listed, launched, quoted, withdraw } = await openWorld(open);
     const fromMs = nowMs() + HOUR_MS;
-    await setPrice(0.5, { fromMs }, 'schedule');
-    await setPrice(0.5, { fromMs }, 'schedule');
-    await expectRefused(setPrice(0.6, { fromMs }), 'not_now', /withdraw them with POST .*"fromUnixMs":\d+\}$/);
+    await setPrice(0.5, { fromUnixMs: fromMs }, 'schedule');
+    await setPrice(0.5, { fromUnixMs: fromMs }, 'schedule');
+    await expectRefused(
+      setPrice(0.6, { fromUnixMs: fromMs }),
+      'not_now',
+      /withdraw them with POST .*"fromUnixMs":\d+\}$/,
+    );
     const withdrawn = await withdraw(fromMs, 'withdraw');
     expect(withdrawn.change).toMatchObject({ fromMs, scheduled: true, prices: { perHour: 0.5 } });
     expect(await withdraw(fromMs, 'withdraw')).toEqual(withdrawn);
     await expectRefused(withdraw(fromMs), 'not_found', /no prices are scheduled there for/);
     expect([await quoted(), (await listed()).length]).toEqual([null, 1]);
     expect(await eventsOf(world, 'prices.withdrawn')).toHaveLength(1);
-    await setPrice(0.6, { fromMs });
+    await setPrice(0.6, { fromUnixMs: fromMs });
     clock.aheadMs += HOUR_MS;
     await world.running.applyPrices();
     expect(await launched()).toBe(0.6);
@@ -183,25 +187,33 @@ onBothEngines('scheduled prices', (open) => {
   test('are refused for a time that cannot be, and with other changes', async () => {
     const { nowMs, setPrice, setStorage, control, typeNow, world, listed } = await openWorld(open);
     const soon = nowMs() + HOUR_MS;
-    await expectRefused(setPrice(0.5, { fromMs: nowMs() - 1 }), 'field_value', /send a later time, or leave it out/);
-    await expectRefused(setPrice(0.5, { fromMs: 0 }), 'field_value', /1970-01-01T00:00:00.000Z/);
+    await expectRefused(
+      setPrice(0.5, { fromUnixMs: nowMs() - 1 }),
+      'field_value',
+      /send a later time, or leave it out/,
+    );
+    await expectRefused(setPrice(0.5, { fromUnixMs: 0 }), 'field_value', /1970-01-01T00:00:00.000Z/);
     const late = nowMs() + 731 * DAY_MS + HOUR_MS;
-    await expectRefused(setPrice(0.5, { fromMs: late }), 'field_value', /at most 731 days ahead/);
+    await expectRefused(setPrice(0.5, { fromUnixMs: late }), 'field_value', /at most 731 days ahead/);
     await expectRefused(setStorage(late), 'field_value', /at most 731 days ahead/);
-    await expectRefused(setPrice(0.5, { fromMs: soon, name: 'x' }), 'field_value', /dates "prices" alone, and "name"/);
+    await expectRefused(
+      setPrice(0.5, { fromUnixMs: soon, name: 'x' }),
+      'field_value',
+      /dates "prices" alone, and "name"/,
+    );
     await expectRefused(setStorage(soon, null), 'field_value', /send the four prices/);
     const { regionId } = world.drivers;
-    const facts = { regionId, version: 1, dryRun: false, storagePrices, fromMs: soon, name: 'x' };
+    const facts = { regionId, version: 1, dryRun: false, storagePrices, fromUnixMs: soon, name: 'x' };
     const renamed = control.regionAdministration.update(world.caller, facts, null);
     await expectRefused(renamed, 'field_value', /dates "storagePrices" alone, and "name"/);
     const { instanceTypeId } = await typeNow();
     const none = control.offeredTypes.update(
       world.caller,
-      { instanceTypeId, version: 1, dryRun: false, fromMs: soon },
+      { instanceTypeId, version: 1, dryRun: false, fromUnixMs: soon },
       null,
     );
     await expectRefused(none, 'field_missing', /"prices"/);
     expect(await listed()).toHaveLength(1);
-    await setPrice(0.5, { fromMs: nowMs() + 730 * DAY_MS });
+    await setPrice(0.5, { fromUnixMs: nowMs() + 730 * DAY_MS });
   });
 });

@@ -4,7 +4,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
 import { listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import type Docker from 'dockerode';
 import { pino } from 'pino';
 import { expect } from 'vitest';
-import type { InstanceObject, LaunchRequest } from '../../../src/contract/instance.ts';
+import type { InstanceObject, LaunchRequest } from '../../../src/contract/compute/instance.ts';
 import { realTime, type Time } from '../../../src/control/kernel/time.ts';
 import type { IdleLimits } from '../../../src/domain/compute/idle.ts';
 import {

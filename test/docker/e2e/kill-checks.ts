@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'vitest';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { docker, installationOf, until } from '../../fixtures/server-process.ts';

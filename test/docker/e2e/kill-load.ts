@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, type CallOptions } from '../../../src/contract/client.ts';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import type { Client, ServerProcess } from '../../fixtures/server-process.ts';
 import { until } from '../../fixtures/server-process.ts';
 

@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { LogStreamItem } from '../../../src/contract/log-client.ts';
+import type { LogStreamItem } from '../../../src/contract/compute/log-client.ts';
 import { IMAGE_DEADLINE_MS, launchFirst, running } from '../../fixtures/first-launch.ts';
 import { shell } from './container-shell.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';

@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { channels } from '../../../src/contract/exec.ts';
+import { channels } from '../../../src/contract/compute/exec.ts';
 import { openExec, openTerminal, type TerminalSocket } from '../../http/api/exec-fixture.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from '../../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { setUpUserNamespaces } from '../../../scripts/lib/user-namespaces.mjs';
-import type { LaunchRequest } from '../../../src/contract/instance.ts';
+import type { LaunchRequest } from '../../../src/contract/compute/instance.ts';
 import { BUILD_DEADLINE_MS, copyDefaultImage } from '../../fixtures/default-images.ts';
 import { firstLaunchRequest, nodePortOf, running } from '../../fixtures/first-launch.ts';
 import { runCell } from '../../fixtures/jupyter.ts';

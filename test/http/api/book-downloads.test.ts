@@ -1,7 +1,7 @@
 /** Statements and charges as files: complete, of the caller alone, and safe to open. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
-import { focusColumns } from '../../../src/edge/http/focus-csv.ts';
+import { focusColumns } from '../../../src/edge/http/money/focus-csv.ts';
 import { csvLine } from '../../../src/edge/http/csv.ts';
 import { startApi, type Account, type TestApi } from './harness.ts';
 

@@ -1,7 +1,7 @@
 /** The client's event loop: resumes by itself, yields gaps, and ends by signal or refusal. */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
+import { readEvents, type StreamedEvent } from '../../../src/contract/delivery/events.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 import { eventFixture, type EventFixture, type Someone } from './event-fixture.ts';

@@ -6,7 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
 import WebSocket from 'ws';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
-import { EXEC_PROTOCOL, TERMINAL_PROTOCOL } from '../../../src/contract/exec.ts';
+import { EXEC_PROTOCOL, TERMINAL_PROTOCOL } from '../../../src/contract/compute/exec.ts';
 import { routes } from '../../../src/contract/routes.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';

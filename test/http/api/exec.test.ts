@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { request } from 'node:http';
 import { buffer, text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { channels } from '../../../src/contract/exec.ts';
+import { channels } from '../../../src/contract/compute/exec.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { execFixture, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
 

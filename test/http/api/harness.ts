@@ -11,7 +11,7 @@ import { request } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { makeClient } from '../../../src/contract/client.ts';
 import type { Client, ClientCredential } from '../../../src/contract/client.ts';
-import type { LaunchRequest } from '../../../src/contract/instance.ts';
+import type { LaunchRequest } from '../../../src/contract/compute/instance.ts';
 import type { Control } from '../../../src/control/index.ts';
 import { makeApi } from '../../../src/edge/http/api.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';

@@ -3,7 +3,7 @@
  * and only as long as the login.
  */
 import { expect, test } from 'vitest';
-import type { LogStreamItem } from '../../../src/contract/log-client.ts';
+import type { LogStreamItem } from '../../../src/contract/compute/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { linesIn, logFixture, messagesIn, SAYS } from './log-fixture.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { presentMetrics } from '../../../src/edge/http/presenters.ts';
-import { metricsAnswer } from '../../../src/contract/metrics.ts';
+import { presentMetrics } from '../../../src/edge/http/compute/metrics.ts';
+import { metricsAnswer } from '../../../src/contract/compute/metrics.ts';
 import type { InstanceMetrics } from '../../../src/control/compute/inside/metrics/metrics.ts';
 import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 

@@ -3,7 +3,7 @@
  * unchanged bodies.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
+import { OPERATION_HEADER } from '../../../src/contract/compute/operation.ts';
 import { jsonRouteNames, routes } from '../../../src/contract/routes.ts';
 import { startApi, launchRequest, type Account, type Reply, type TestApi } from './harness.ts';
 import { ids } from './control-fixture.ts';

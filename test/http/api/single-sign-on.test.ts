@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import { makeClient } from '../../../src/contract/client.ts';
 import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import type { SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
-import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/login-provider.ts';
+import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/access/login-provider.ts';
 import { Browser, CLIENT, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
 import { startApi, startEdge, type BareApi, type TestApi } from './harness.ts';
 

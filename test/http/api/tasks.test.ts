@@ -15,7 +15,7 @@ const failing = {
 
 let api: BareApi;
 beforeAll(async () => {
-  const list = async () => [{ ...failing, lastStartedAtMs: 1_000 }];
+  const list = async () => [{ ...failing, lastStartedAt: 1_000 }];
   api = await startEdge(fakeControl({ tasks: { list } }));
 });
 afterAll(() => api.stop());

@@ -152,7 +152,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     const { caller } = await logIn(world.running);
     const tab = await tabOf(fixture, caller, await launched(fixture));
     const socket = await tab.socket();
-    const lastUsedMs = async () => (await world.running.access.listSessions(caller))[0]?.lastUsedAtMs ?? 0;
+    const lastUsedMs = async () => (await world.running.access.listSessions(caller)).sessions[0]?.lastUsedAtUnixMs ?? 0;
     for (let hour = 0; hour < 72; hour += 12) {
       clock.aheadMs += 12 * HOUR_MS;
       const nowMs = Date.now() + clock.aheadMs;
@@ -169,7 +169,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
       'revoking the session',
       async ({ world }, { caller, instanceId }) => {
         const { access } = world.running.control;
-        const ids = (await access.listSessions(caller)).filter((session) => session.instanceId === instanceId);
+        const ids = (await access.listSessions(caller)).sessions.filter((session) => session.instanceId === instanceId);
         for (const { id } of ids) await access.revokeSession(caller, { id }, null);
       },
     ],
@@ -220,7 +220,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     const { caller } = await logIn(fixture.world.running);
     const instanceId = await launched(fixture);
     const expiresAtMs = Date.now() + 4_000;
-    const { key } = await control.access.createApiKey(caller, { name: 'ci', expiresAtMs }, null);
+    const { key } = await control.access.createApiKey(caller, { name: 'ci', expiresAtUnixMs: expiresAtMs }, null);
     const tab = await tabOf(fixture, await access.authenticate({ kind: 'apiKey', key: key.fullKey }), instanceId);
     const byLogin = await tabOf(fixture, caller, instanceId);
     const [socket, stays] = [await tab.socket(), await byLogin.socket()];
@@ -242,7 +242,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(200);
     expect(isOpen(socket)).toBe(true);
     await running.control.instances.terminate(caller, { instanceId: first }, null);
-    expect(await running.access.listSessions(caller)).toEqual([]);
+    expect((await running.access.listSessions(caller)).sessions).toEqual([]);
     fixture.clock.aheadMs += 2_000;
     expect(await tab.save()).toBe(401);
   });

@@ -17,8 +17,8 @@ import {
   routes,
   type RouteName,
 } from '../../../src/contract/routes.ts';
-import { EXEC_PROTOCOL, TERMINAL_PROTOCOL } from '../../../src/contract/exec.ts';
-import { fileUrl } from '../../../src/contract/file.ts';
+import { EXEC_PROTOCOL, TERMINAL_PROTOCOL } from '../../../src/contract/compute/exec.ts';
+import { fileUrl } from '../../../src/contract/storage/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/access-matrix.ts';
 import { hosts, spellings } from '../gateway/path-spellings.ts';
 import { firstLaunchRequest, running } from '../../fixtures/first-launch.ts';

@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
-import type { InstanceObject, LaunchRequest } from '../../../src/contract/instance.ts';
+import type { InstanceObject, LaunchRequest } from '../../../src/contract/compute/instance.ts';
 import type { InputOf } from '../../../src/contract/routes.ts';
 import { ensureDefaultImage } from '../../fixtures/default-images.ts';
 import {

@@ -1,7 +1,7 @@
 /** A notebook in a cluster: browser, ssh, terminal, figures, volumes, start and end. */
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import { launchBrowser } from '../../fixtures/browser.ts';
 import { nodePortOf } from '../../fixtures/first-launch.ts';
 import { until } from '../../fixtures/server-process.ts';

@@ -9,7 +9,7 @@ import {
   type PastEvent,
 } from '../../../console/src/pages/activity/history.ts';
 import { readActivitySearch } from '../../../console/src/pages/activity/search.ts';
-import type { EventOptions, StreamedEvent } from '../../../src/contract/events.ts';
+import type { EventOptions, StreamedEvent } from '../../../src/contract/delivery/events.ts';
 
 const event = (seq: number, kind = 'volume.created', data: PastEvent['data'] = {}): PastEvent => ({
   seq,

@@ -1,5 +1,5 @@
 import { exampleOf } from '../../../src/contract/examples.ts';
-import { instance as instanceSchema } from '../../../src/contract/instance.ts';
+import { instance as instanceSchema } from '../../../src/contract/compute/instance.ts';
 import { describe, expect, it } from 'vitest';
 import {
   bodyOf,

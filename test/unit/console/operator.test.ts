@@ -25,7 +25,7 @@ import {
   readCatalogSearch,
   readFleetSearch,
 } from '../../../console/src/pages/operator/search.ts';
-import { regionSettings } from '../../../src/contract/region-admin.ts';
+import { regionSettings } from '../../../src/contract/regions/region-admin.ts';
 
 const nowMs = Date.UTC(2026, 10, 26, 12);
 const resource = { total: 8, promised: 4, free: 4, used: null };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { actsOn, readActs } from '../../../console/src/app/palette-acts.ts';
-import type { InstanceObject } from '../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 
 const words = {
   open: 'Open notebook',

@@ -1,9 +1,9 @@
 /** The contract has exactly the fields of `docs/interface.md`: names, types, required marks. */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { instance } from '../../../src/contract/instance.ts';
+import { instance } from '../../../src/contract/compute/instance.ts';
 import { routeNames, routeOf, routes } from '../../../src/contract/routes.ts';
-import { volume } from '../../../src/contract/volume.ts';
+import { volume } from '../../../src/contract/storage/volume.ts';
 import { errorKinds } from '../../../src/edge/http/status.ts';
 import { expectedUrl, fieldsOf, readInterface } from './interface-fields.ts';
 import type { InterfaceField, InterfaceFields } from './interface-fields.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { afterPatterns } from '../../../src/contract/log.ts';
+import { afterPatterns } from '../../../src/contract/compute/log.ts';
 import { formatLogPosition } from '../../../src/domain/compute/log-position.ts';
 
 test('the contract accepts the cursors that the domain writes', () => {

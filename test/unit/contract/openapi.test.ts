@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { exampleOf, type Json } from '../../../src/contract/examples.ts';
-import { MAX_WAIT_S } from '../../../src/contract/instance.ts';
+import { MAX_WAIT_S } from '../../../src/contract/compute/instance.ts';
 import { openapiDocument } from '../../../src/contract/openapi.ts';
-import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
+import { OPERATION_HEADER } from '../../../src/contract/compute/operation.ts';
 import {
   jsonRouteNames,
   jsonRouteOf,

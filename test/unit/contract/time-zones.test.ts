@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { statementQuery, statementRequest, usageRequest } from '../../../src/contract/billing.ts';
-import { accountBudgetSetRequest, budgetSetRequest } from '../../../src/contract/budget.ts';
-import { offPeak } from '../../../src/contract/catalog-admin.ts';
+import { statementQuery, statementRequest, usageRequest } from '../../../src/contract/money/billing.ts';
+import { accountBudgetSetRequest, budgetSetRequest } from '../../../src/contract/money/budget.ts';
+import { offPeak } from '../../../src/contract/regions/catalog-admin.ts';
 
 const month = '2026-11';
 const budget = { name: 'all', soft: 5 };

@@ -45,10 +45,10 @@ test('records runs, failures and the error of the last run', async () => {
     }),
   ]);
   const before = { name: 'probe', intervalMs: 10_000, running: false, runs: 0, failures: 0 };
-  expect(scheduler.statuses()).toEqual([{ ...before, lastStartedAtMs: null, lastDurationMs: null, lastError: null }]);
+  expect(scheduler.statuses()).toEqual([{ ...before, lastStartedAt: null, lastDurationMs: null, lastError: null }]);
   tick();
   await settled();
-  const failed = { ...before, runs: 1, failures: 1, lastStartedAtMs: 1_000, lastDurationMs: 0 };
+  const failed = { ...before, runs: 1, failures: 1, lastStartedAt: 1_000, lastDurationMs: 0 };
   expect(scheduler.statuses()).toEqual([{ ...failed, lastError: 'the engine is away' }]);
   expect(warnings).toEqual(['a background task failed; Berth retries it']);
   fails = false;

@@ -7,7 +7,7 @@ import { loadAllYaml } from '@kubernetes/client-node';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { program } from '../../../scripts/lib/program.mjs';
-import { regionSettings } from '../../../src/contract/region-admin.ts';
+import { regionSettings } from '../../../src/contract/regions/region-admin.ts';
 import { faultOfRegionSettings } from '../../../src/domain/regions/region-settings.ts';
 import { serverPagePaths } from '../../../src/edge/http/server-pages.ts';
 import { readConfig } from '../../../src/main/config.ts';

@@ -51,18 +51,18 @@ test('money lasts until a date, however much it is', () => {
 test('coming steps have the times of the rules, without those that are reached or never come', () => {
   const untilMs = 100 * HOUR_MS;
   expect(comingSteps(withMoney, untilMs, rules)).toEqual([
-    { step: 'forecast', atMs: 28 * HOUR_MS },
-    { step: 'warn', atMs: 76 * HOUR_MS },
-    { step: 'noStarts', atMs: 99 * HOUR_MS },
-    { step: 'stop', atMs: untilMs },
-    { step: 'archive', atMs: untilMs + 7 * DAY_MS },
-    { step: 'delete', atMs: untilMs + 30 * DAY_MS },
+    { step: 'forecast', atUnixMs: 28 * HOUR_MS },
+    { step: 'warn', atUnixMs: 76 * HOUR_MS },
+    { step: 'noStarts', atUnixMs: 99 * HOUR_MS },
+    { step: 'stop', atUnixMs: untilMs },
+    { step: 'archive', atUnixMs: untilMs + 7 * DAY_MS },
+    { step: 'delete', atUnixMs: untilMs + 30 * DAY_MS },
   ]);
   const names = (state: MoneyState, own = rules): string[] => comingSteps(state, untilMs, own).map(({ step }) => step);
   expect(names(at('warn'), { ...rules, archiveMs: null, deleteMs: null })).toEqual(['noStarts', 'stop']);
   expect(comingSteps(withMoney, null, rules)).toEqual([]);
   expect(comingSteps(at('archive', { archiveAtMs: 1, deleteAtMs: 2 }), null, rules)).toEqual([
-    { step: 'delete', atMs: 2 },
+    { step: 'delete', atUnixMs: 2 },
   ]);
 });
 

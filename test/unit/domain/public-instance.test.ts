@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { instance as instanceSchema } from '../../../src/contract/instance.ts';
+import { instance as instanceSchema } from '../../../src/contract/compute/instance.ts';
 import { chargeModes } from '../../../src/domain/regions/catalog.ts';
 import { instanceStatuses, phases, diagnoses, type Diagnosis } from '../../../src/domain/compute/instance-states.ts';
 import type { Instance } from '../../../src/domain/compute/instance.ts';

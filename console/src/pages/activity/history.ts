@@ -2,7 +2,7 @@
  * Events of the account, past and new, from one stream that begins with the oldest stored event.
  * They stay while the person is on other pages; the stream then goes on after the last one.
  */
-import type { EventOptions, StreamedEvent } from '../../../../src/contract/events.ts';
+import type { EventOptions, StreamedEvent } from '../../../../src/contract/delivery/events.ts';
 
 export interface PastEvent {
   seq: number;

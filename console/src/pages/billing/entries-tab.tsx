@@ -2,7 +2,7 @@
 import { Group, NativeSelect, Text } from '@mantine/core';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
-import { entryKinds } from '../../../../src/contract/billing.ts';
+import { entryKinds } from '../../../../src/contract/money/billing.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { AnchorLink } from '../../parts/links.tsx';
 import { PagedTable } from '../../parts/paged-table.tsx';

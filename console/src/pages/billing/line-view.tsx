@@ -4,7 +4,7 @@ import { IconArrowLeft } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { meters } from '../../../../src/contract/statuses.ts';
-import type { TimeSpan } from '../../../../src/contract/months.ts';
+import type { TimeSpan } from '../../../../src/contract/money/months.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';

@@ -1,5 +1,5 @@
 /** Days and lines of a month, summed from the rows of `/billing/usage`. Pure. */
-import { bucketsOf, monthSpan, type TimeSpan } from '../../../../src/contract/months.ts';
+import { bucketsOf, monthSpan, type TimeSpan } from '../../../../src/contract/money/months.ts';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 
 export type UsageRow = AnswerOf<'usage'>['rows'][number];

@@ -1,6 +1,6 @@
 /** Answers that the parts of the page share. */
 import { queryOptions } from '@tanstack/react-query';
-import { monthSpan } from '../../../../src/contract/months.ts';
+import { monthSpan } from '../../../../src/contract/money/months.ts';
 import { api } from '../../app/api.ts';
 import { catalogQuery } from '../../app/queries.ts';
 import type { UsageRow } from './month.ts';

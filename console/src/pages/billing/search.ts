@@ -1,5 +1,5 @@
 /** View of the bill, as its address holds it: month, day and line that are open. */
-import { monthPattern } from '../../../../src/contract/months.ts';
+import { monthPattern } from '../../../../src/contract/money/months.ts';
 import { oneOf, textOf } from '../../parts/address.ts';
 
 export const billingTabs = ['use', 'budgets', 'credits', 'entries'] as const;

@@ -1,5 +1,5 @@
 /** Lines to copy for ssh. Pure. */
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 
 const SSH = 22;
 

@@ -1,7 +1,7 @@
 /** Opens the notebook of a launch in this tab as soon as it answers. */
 import { useLocalStorage } from '@mantine/hooks';
 import { useEffect, useRef } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFailureNotice } from '../../parts/use-failure-notice.ts';
 import { idOf } from '../instances/allowed-acts.ts';

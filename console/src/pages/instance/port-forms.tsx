@@ -1,7 +1,7 @@
 /** Adds a port to the gateway's list, and sets which ports the host forwards. */
 import { Button, Group, NumberInput, TagsInput, Text } from '@mantine/core';
 import { useState } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';

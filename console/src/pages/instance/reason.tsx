@@ -3,7 +3,7 @@
  */
 import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
-import { diagnoses } from '../../../../src/contract/diagnoses.ts';
+import { diagnoses } from '../../../../src/contract/compute/diagnoses.ts';
 import { ButtonLink } from '../../parts/links.tsx';
 import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';

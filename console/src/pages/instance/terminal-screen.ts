@@ -2,7 +2,7 @@
 import '@xterm/xterm/css/xterm.css';
 import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
-import { SocketClosed, type TerminalViewer } from '../../../../src/contract/socket-client.ts';
+import { SocketClosed, type TerminalViewer } from '../../../../src/contract/compute/socket-client.ts';
 import { api } from '../../app/api.ts';
 import { styleNonce } from '../../app/theme.ts';
 

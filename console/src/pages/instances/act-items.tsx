@@ -1,6 +1,6 @@
 /** Acts of an instance as items of a menu; those that it does not allow say why. */
 import { Menu } from '@mantine/core';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { actNames, type ActName } from './allowed-acts.ts';
 

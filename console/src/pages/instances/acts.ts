@@ -1,5 +1,5 @@
 /** Acts on instances: the calls, and what they say. */
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFailureNotice } from '../../parts/use-failure-notice.ts';
 import { useOneAct } from '../../parts/use-one-act.ts';

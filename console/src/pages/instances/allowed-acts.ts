@@ -1,5 +1,5 @@
 /** What an instance allows, and the next sensible thing to do with it. Pure. */
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 
 export const actNames = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
 export type ActName = (typeof actNames)[number];

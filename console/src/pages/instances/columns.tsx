@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { BadgeLink } from '../../parts/links.tsx';
 import type { Column } from '../../parts/paged-table.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';

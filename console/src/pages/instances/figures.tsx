@@ -1,6 +1,6 @@
 /** Figures of the rows in view, asked for together. */
 import { queryOptions, useQuery } from '@tanstack/react-query';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { Sparkline } from '../../parts/sparkline.tsx';

@@ -1,6 +1,6 @@
 /** An instance on a phone. */
 import { Group, Stack, Text } from '@mantine/core';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { idOf } from './allowed-acts.ts';

@@ -5,7 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useState } from 'react';
 import { instanceStatuses } from '../../../../src/contract/statuses.ts';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { forecastQuery } from '../../app/queries.ts';

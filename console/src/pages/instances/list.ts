@@ -1,7 +1,7 @@
 /** The list of instances that a view shows. */
 import { api } from '../../app/api.ts';
 import type { ListedPages } from '../../parts/paged-table.tsx';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { filtersOf, type InstanceSearch } from './search.ts';
 
 export function instancesOf(search: InstanceSearch): ListedPages<InstanceObject> {

@@ -3,7 +3,7 @@ import { Menu, UnstyledButton } from '@mantine/core';
 import { IconDotsVertical } from '@tabler/icons-react';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { MenuLink } from '../../parts/links.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { useAct, useOpen } from './acts.ts';

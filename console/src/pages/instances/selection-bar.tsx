@@ -1,7 +1,7 @@
 /** Acts on all chosen instances; what one of them refuses is not offered, with its name. */
 import { Button, Group, Text, Tooltip } from '@mantine/core';
 import { useState } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { useAct } from './acts.ts';
 import { actNames, mayAct, nameOf, type ActName } from './allowed-acts.ts';

@@ -1,7 +1,7 @@
 /** Names what a termination loses, and what stays. */
 import { Button, Group, List, Text } from '@mantine/core';
 import { Dialog } from '../../parts/dialog.tsx';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { useAct } from './acts.ts';
 import { nameOf } from './allowed-acts.ts';

@@ -1,7 +1,7 @@
 /** What somebody chooses for a launch, its defaults, and the request that it makes. Pure. */
 import type { InputOf, AnswerOf } from '../../../../src/contract/routes.ts';
 import type { ChargeMode } from '../../../../src/contract/statuses.ts';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 
 export type Family = AnswerOf<'catalog'>['instanceInfos'][number];
 export type Image = AnswerOf<'listImages'>['images'][number];

@@ -3,7 +3,7 @@ import { Box, Grid, Group, Paper, Stack, TextInput, Title } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { catalogQuery, imagesQuery, volumesQuery } from '../../app/queries.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { Trouble } from '../../parts/trouble.tsx';

@@ -1,5 +1,5 @@
 /** Hours of a day on a ring, in the time zone of the region. Pure. */
-import { minutesOf, wallTimeOf, weekdays, type Weekday } from '../../../../src/contract/wall-time.ts';
+import { minutesOf, wallTimeOf, weekdays, type Weekday } from '../../../../src/contract/regions/wall-time.ts';
 import type { Offer } from './draft.ts';
 
 type OffPeak = NonNullable<Offer['prices'][number]['offPeak']>;

@@ -1,7 +1,7 @@
 /** What a launch starts from. */
 import { queryOptions } from '@tanstack/react-query';
 import { ApiError } from '../../../../src/contract/client.ts';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 
 /** Read once a visit: an event must not change what somebody is about to launch. */

@@ -5,7 +5,7 @@ import { IconChevronDown, IconRocket } from '@tabler/icons-react';
 import { keepPreviousData, useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { ApiError } from '../../../../src/contract/client.ts';
-import { WAIT_HEADER } from '../../../../src/contract/instance.ts';
+import { WAIT_HEADER } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { CopyItem } from '../../parts/copy-item.tsx';

@@ -1,7 +1,7 @@
 /** What instances and volumes of all accounts wrote to disks, the most first. */
 import { queryOptions } from '@tanstack/react-query';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
-import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 
 type OwnedInstance = AnswerOf<'listAllInstances'>['instances'][number];

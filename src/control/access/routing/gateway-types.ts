@@ -42,14 +42,14 @@ export interface Ports {
 export interface SessionInfo {
   id: string;
   instanceId: string;
-  openedAtMs: number;
+  openedAtUnixMs: number;
   /** Rounded to the minute. */
-  lastUsedAtMs: number;
+  lastUsedAtUnixMs: number;
   from: SessionCredential;
 }
 
 export interface GatewaySessions {
-  listSessions(caller: Caller): Promise<SessionInfo[]>;
+  listSessions(caller: Caller): Promise<{ sessions: SessionInfo[] }>;
   revokeSession: Mutation<{ id: string }, void>;
 }
 

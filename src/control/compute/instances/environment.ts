@@ -43,7 +43,7 @@ export interface ListedVariable {
   isLost: boolean;
   from: VariableSource;
   /** 0 for Berth's own. */
-  updatedAtMs: number;
+  updatedAtUnixMs: number;
 }
 
 /** Holder of variables. Administrators alone change those of the installation. */
@@ -56,7 +56,7 @@ export interface Environments {
   change(
     caller: Caller,
     holder: VariableHolder,
-    change: VariableChange,
+    change: { [Member in keyof VariableChange]?: VariableChange[Member] | undefined },
     idempotency: Idempotency | null,
   ): Promise<{ runningInstances: number }>;
 }
@@ -135,7 +135,7 @@ export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions 
           isSecret: isSecret === 1,
           isLost: value === null,
           from: source(holderId),
-          updatedAtMs,
+          updatedAtUnixMs: updatedAtMs,
         };
       });
     },
@@ -164,7 +164,7 @@ export function makeEnvironments(deps: EnvironmentDeps): Environments {
       isSecret: false,
       isLost: false,
       from: 'berth',
-      updatedAtMs: 0,
+      updatedAtUnixMs: 0,
     }));
     const order: readonly VariableSource[] = ['installation', 'account', 'instance'];
     const strongest = new Map(own.map((variable) => [variable.name, variable]));
@@ -194,10 +194,10 @@ export function makeEnvironments(deps: EnvironmentDeps): Environments {
         ? listOfInstance(caller, holder.instanceId)
         : variables.listed(store.read, [idOf(caller, holder)], () => holder),
 
-    async change(caller, holder, change, idempotency) {
+    async change(caller, holder, { environment = {}, secrets = {}, names = [] }, idempotency) {
       const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
         const runningInstances = await lockHolder(tx, caller, holder, nowMs);
-        await variables.write(tx, idOf(caller, holder), change, nowMs);
+        await variables.write(tx, idOf(caller, holder), { environment, secrets, names }, nowMs);
         return { runningInstances };
       });
       changes.publish({ subject: 'instance', isDue: true });

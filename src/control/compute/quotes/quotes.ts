@@ -35,7 +35,6 @@ import { costOfRun, costsOf, purchaseOf, timeZoneOf } from '../../money/ports.ts
 /** Amounts are dollars. */
 export interface Quote {
   quoteId: string;
-  expiresAtMs: number;
   chargeMode: ChargeMode;
   duration: number;
   price: number;
@@ -45,26 +44,27 @@ export interface Quote {
   /** Paid at the launch. */
   total: number;
   stoppedPricePerHour: number;
-  /** Now, or the next off-peak window. */
-  startsAtMs: number;
-  stops: QuotedStop[];
-  /** Null for what is paid ahead. */
-  cheapestStart: { chargeMode: ChargeMode; pricePerHour: number; atMs: number } | null;
-  /** Price of the type in the mode of the launch. */
-  nextPriceChange: { atMs: number; price: number } | null;
   available: number;
   burnRatePerHour: number;
   /** Null: nothing is charged. */
   balanceLastsHours: number | null;
   stockStatus: 'InStock' | 'OutOfStock';
+  expiresAtUnixMs: number;
+  /** Now, or the next off-peak window. */
+  startsAtUnixMs: number;
+  stops: QuotedStop[];
+  /** Null for what is paid ahead. */
+  cheapestStart: { chargeMode: ChargeMode; pricePerHour: number; atUnixMs: number } | null;
+  /** Price of the type in the mode of the launch. */
+  nextPriceChange: { price: number; atUnixMs: number } | null;
 }
 
 export interface QuotedStop {
   rule: 'longestRun' | 'paidTime' | 'offPeakEnd';
-  /** For an instance that is Running at its start. */
-  atMs: number;
   /** Cost of the run until then. */
   cost: number;
+  /** For an instance that is Running at its start. */
+  atUnixMs: number;
 }
 
 export interface Quotes {
@@ -102,12 +102,11 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
     const expiresAtMs = nowMs + QUOTE_MS;
     const total = paidAheadMicros(offer);
     const isByHour = isHourly(chargeMode);
-    const { priceMicros: cheapestMicros, ...cheapest } = cheapestStart(tried.prices, window, nowMs);
+    const cheapest = cheapestStart(tried.prices, window, nowMs);
     const left = spend(purse, total, purchaseOf(instance), nowMs).purse;
     const lastsMs = lastingMs(left, isByHour ? [...costs, costOfRun(instance)] : costs, nowMs);
     return {
       quoteId: deps.quoteSigner.sign({ accountId: caller.accountId, body: request, priceMicros, expiresAtMs }),
-      expiresAtMs,
       chargeMode,
       duration,
       price: toDollars(priceMicros),
@@ -116,14 +115,21 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
       pricePerDay: toDollars(perDayMicros(offer)),
       total: toDollars(total),
       stoppedPricePerHour: toDollars(stoppedMicros(tried)),
-      startsAtMs: startMs(chargeMode, window, nowMs),
-      stops: stopsOf(tried, offer),
-      cheapestStart: isByHour ? { ...cheapest, pricePerHour: toDollars(cheapestMicros) } : null,
-      nextPriceChange: nextPriceChange(tried),
       available: toDollars(availableFor(purse, purchaseOf(instance), nowMs)),
       burnRatePerHour: toDollars(burnRate(costs)),
       balanceLastsHours: deps.metering.isBilled ? lastsHours(lastsMs) : null,
       stockStatus: tried.stockStatus,
+      expiresAtUnixMs: expiresAtMs,
+      startsAtUnixMs: startMs(chargeMode, window, nowMs),
+      stops: stopsOf(tried, offer),
+      cheapestStart: isByHour
+        ? {
+            chargeMode: cheapest.chargeMode,
+            pricePerHour: toDollars(cheapest.priceMicros),
+            atUnixMs: cheapest.atMs,
+          }
+        : null,
+      nextPriceChange: nextPriceChange(tried),
     };
   },
 });
@@ -131,8 +137,8 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
 function stopsOf({ instance, paidUntilMs, window, nowMs }: Tried, offer: Offer): QuotedStop[] {
   const stop = (rule: QuotedStop['rule'], atMs: number): QuotedStop => ({
     rule,
-    atMs,
     cost: toDollars(runMicros(offer, atMs - fromMs)),
+    atUnixMs: atMs,
   });
   const fromMs = startMs(offer.chargeMode, window, nowMs);
   const closesAtMs = offer.chargeMode === 'tidePerHour' ? (window?.closesAtMs ?? null) : null;
@@ -149,7 +155,7 @@ function nextPriceChange({ instance: { spec }, prices, scheduled, nowMs }: Tried
   for (const { fromMs, prices: later } of scheduled) {
     const price = later?.[spec.chargeMode];
     if (price !== undefined && BigInt(price) !== prices[spec.chargeMode])
-      return { atMs: Math.max(fromMs, nowMs), price: toDollars(BigInt(price)) };
+      return { price: toDollars(BigInt(price)), atUnixMs: Math.max(fromMs, nowMs) };
   }
   return null;
 }

@@ -1,7 +1,7 @@
 /** Sends a file with its progress, which `fetch` does not report. */
 import { ApiError } from '../../../../../src/contract/client.ts';
 import { errorCodes, plainError } from '../../../../../src/contract/common.ts';
-import { fileUrl } from '../../../../../src/contract/file.ts';
+import { fileUrl } from '../../../../../src/contract/storage/file.ts';
 import type { SendOptions } from './uploads.ts';
 
 export const addressOfFile = (volumeId: string, path: string): string => `/api${fileUrl(volumeId, path)}`;

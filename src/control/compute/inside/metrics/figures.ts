@@ -1,5 +1,5 @@
 /** Cost and load of many instances over the last day, for tables that show a page at once. */
-import { capacityOfSpec } from '../../../../domain/regions/catalog.ts';
+import { capacityOfSpec, toDollars } from '../../../../domain/regions/catalog.ts';
 import { HOUR_MS } from '../../../../domain/kernel/durations.ts';
 import { startOfStep } from '../../../../domain/compute/metrics.ts';
 import { bucketsOf } from '../../../../domain/money/usage-buckets.ts';
@@ -15,12 +15,13 @@ import { partsOf, report, timeZoneOf } from '../../../money/ports.ts';
 export const FIGURES_STEP_MS = HOUR_MS / 4;
 const STEPS = 96;
 
+/** Costs in dollars. */
 export interface InstanceFigures {
   instanceId: string;
-  costTodayMicros: number;
-  costSoFarMicros: number;
-  fromMs: number;
-  stepMs: number;
+  costToday: number;
+  costSoFar: number;
+  fromUnixMs: number;
+  stepSeconds: number;
   cpuPercent: (number | null)[];
   /** Mean over the GPUs of the type; empty without. */
   gpuPercent: (number | null)[];
@@ -89,10 +90,10 @@ export function makeFigures(deps: FiguresDeps): Figures {
         return [
           {
             instanceId,
-            costTodayMicros: today.get(instanceId) ?? 0,
-            costSoFarMicros: soFar.get(instanceId) ?? 0,
-            fromMs,
-            stepMs: FIGURES_STEP_MS,
+            costToday: toDollars(today.get(instanceId) ?? 0),
+            costSoFar: toDollars(soFar.get(instanceId) ?? 0),
+            fromUnixMs: fromMs,
+            stepSeconds: FIGURES_STEP_MS / 1_000,
             cpuPercent: steps.map((step) => (step.cpuMilli === null ? null : percent(step.cpuMilli, limitMilli))),
             gpuPercent: gpus === 0 ? [] : steps.map((step) => step.gpuPercent),
           },

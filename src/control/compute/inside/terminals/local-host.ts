@@ -116,10 +116,12 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
     async list(instanceId) {
       return [...terminals.values()]
         .filter((hosted) => hosted.instanceId === instanceId)
-        .flatMap(({ name, createdAtMs, closesAtMs, terminal }) =>
-          terminal === null ? [] : [{ name, createdAtMs, closesAtMs, viewers: terminal.viewers, ...terminal.size }],
-        )
-        .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+        .flatMap(({ name, createdAtMs, closesAtMs, terminal }) => {
+          if (terminal === null) return [];
+          const times = { createdAtUnixMs: createdAtMs, closesAtUnixMs: closesAtMs };
+          return [{ terminal: name, viewers: terminal.viewers, ...terminal.size, ...times }];
+        })
+        .toSorted((a, b) => (a.terminal < b.terminal ? -1 : 1));
     },
     async close(terminalId) {
       const hosted = terminals.get(keyOf(terminalId));

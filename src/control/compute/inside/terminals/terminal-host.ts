@@ -18,10 +18,10 @@ export interface AttachRequest extends TerminalId {
 }
 
 export interface TerminalInfo extends TerminalSize {
-  name: string;
+  terminal: string;
   viewers: number;
-  createdAtMs: number;
-  closesAtMs: number | null;
+  createdAtUnixMs: number;
+  closesAtUnixMs: number | null;
 }
 
 export type TerminalMessage =

@@ -13,7 +13,7 @@ export interface Terminals {
     signal: AbortSignal,
   ): Promise<AttachedTerminal>;
   list(caller: Caller, instanceId: string): Promise<TerminalInfo[]>;
-  close(caller: Caller, terminal: { instanceId: string; name: string }): Promise<void>;
+  close(caller: Caller, body: { instanceId: string; terminal: string }): Promise<void>;
 }
 
 const VIEWERS = { perAccount: 64, total: 2_000, share: 2, retryAfterS: 2 };
@@ -59,7 +59,7 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
       return { ...attached, messages: messages(), leave };
     },
     list: async (caller, asked) => terminals.list((await requireOwned(store, caller, asked)).id),
-    async close(caller, { instanceId, name }) {
+    async close(caller, { instanceId, terminal: name }) {
       await terminals.close({ instanceId: (await requireOwned(store, caller, instanceId)).id, name });
     },
   };

@@ -1,0 +1,87 @@
+/** The hosts of the operator: capacity, GPUs with their holders, and pools. */
+import { z } from 'zod';
+import { regionDrain, regionEngine } from './catalog.ts';
+import { answer, decimal, empty, flag, integer, text } from '../common.ts';
+import { operatorReadRoute } from '../route.ts';
+
+const numberOrNull = (description: string) => z.number().nullable().describe(description);
+
+const resource = answer(
+  'FleetResource',
+  {
+    total: decimal('What instances of the region may hold'),
+    promised: decimal('Held by instances that run or start'),
+    free: decimal('Left for starts; negative where the engine has lost capacity'),
+    used: numberOrNull('Use by the last samples; null without samples'),
+  },
+  'A resource of a region',
+);
+const holder = answer(
+  'GpuHolder',
+  {
+    instanceId: text('Instance ID'),
+    name: text('Name of the instance'),
+    accountId: text('Account of the owner'),
+    username: text('User name of the owner'),
+  },
+  'The instance that holds the GPU',
+);
+const gpu = answer('FleetGpu', {
+  index: integer('Position among the GPUs of the region, from 0'),
+  model: text('Model as the engine reports it'),
+  holder: holder.nullable().describe('The instance that holds the GPU; null: free'),
+  holderIsExact: flag(
+    'Whether the engine says that this very GPU is held; `false`: one of its model is, and it is drawn here',
+  ),
+  busyPercent: numberOrNull('Utilization by the last sample; null without one'),
+});
+const host = answer('FleetHost', {
+  cpuCores: decimal('CPU cores'),
+  memoryGB: decimal('Memory in GB'),
+  gpuNum: integer('Number of GPUs'),
+  gpuName: text('GPU model; empty without GPUs'),
+});
+const pool = answer('FleetPool', {
+  name: text('Pool'),
+  totalGB: decimal('What disks may take'),
+  promisedGB: decimal('Taken by the sizes of disks'),
+  freeGB: decimal('Left for new disks'),
+  usedGB: decimal('Written by disks, by the last measurement of each'),
+  fileSystemGB: numberOrNull('Size of the file system; null while it is not measured'),
+  fileSystemFreeGB: numberOrNull('Free space of the file system; null while it is not measured'),
+});
+const type = answer('FleetType', {
+  instanceTypeId: text('Instance type ID'),
+  instanceTypeName: text('Name of the instance type'),
+  gpuNum: integer('Number of GPUs'),
+  gpuName: text('GPU model; empty for a CPU type'),
+  isSpot: flag('Whether the type is spot capacity'),
+  fitsNow: integer('Instances of the type that could start now, behind those that wait'),
+});
+const region = answer('FleetRegion', {
+  regionId: text('Region ID'),
+  regionName: text('Region name'),
+  retired: flag('Whether the region takes no new launches'),
+  engine: regionEngine.describe('Engine of the region'),
+  drain: regionDrain,
+  holding: integer('Instances that hold capacity'),
+  waiting: integer('Launches and starts that wait for capacity'),
+  cpuCores: resource.describe('CPU cores'),
+  memoryGB: resource.describe('Memory in GB'),
+  gpuNum: resource.describe('GPUs; `used` is the sum of their utilization'),
+  nodePorts: resource.describe('Node ports'),
+  largestHosts: z
+    .array(host)
+    .describe('Sizes of the hosts that no other host exceeds; empty for a region that is one host'),
+  gpus: z.array(gpu).describe('GPUs of the region, at most 1,024'),
+  pools: z.array(pool).describe('Pools of the region'),
+  types: z.array(type).describe('Offered instance types of the region'),
+});
+export const fleetAnswer = answer('Fleet', { regions: z.array(region).describe('All regions of this server') });
+
+export const fleetRoutes = {
+  fleet: operatorReadRoute('/admin/fleet', empty, fleetAnswer, {
+    compressed: true,
+    summary: 'Show the capacity of each region: GPUs with their holders, pools, and what would fit now (operators)',
+  }),
+} as const;

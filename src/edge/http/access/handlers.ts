@@ -1,0 +1,112 @@
+/** Accounts, logins, keys and quotas; the audit log; access to ports. */
+import { routeNames, routeOf } from '../../../contract/routes.ts';
+import type { Control, ShareInfo } from '../../../control/index.ts';
+import { accessCookie } from '../credentials.ts';
+import { presented, type Handlers } from '../handler.ts';
+
+type Account = Awaited<ReturnType<Control['accounts']['get']>>['account'];
+type Link = Awaited<ReturnType<Control['accounts']['invite']>>;
+
+export const publicAccount = ({ createdAtMs, disabledAtMs, deleteAtMs, ...account }: Account) => ({
+  ...account,
+  createdAtUnixMs: createdAtMs,
+  disabledAtUnixMs: disabledAtMs,
+  deleteAtUnixMs: deleteAtMs,
+});
+
+const shown = <More extends { account: Account }>({ account, ...more }: More) => ({
+  account: publicAccount(account),
+  ...more,
+});
+const publicLink = ({ expiresAtMs, ...link }: Link) => ({ ...link, expiresAtUnixMs: expiresAtMs });
+const publicShare = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo) => ({
+  ...share,
+  createdAtUnixMs: createdAtMs,
+  expiresAtUnixMs: expiresAtMs,
+});
+
+const readNames = routeNames.filter((name) => routeOf(name).reads);
+
+export const openHandlers = ({ access, accounts }: Control, secureCookies: boolean): Handlers['open'] => ({
+  register: ({ body, from }) => accounts.register(body, from),
+
+  async login({ body, from, userAgent, setHeader }) {
+    const { accessToken, accessExpire } = await access.login(body, from, userAgent);
+    setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
+    return { accessToken, accessExpire };
+  },
+});
+
+/** End of a login and the cookie. */
+export const logoutHandlers = ({ access }: Control, secureCookies: boolean) =>
+  ({
+    async logout(caller, { setHeader }) {
+      await access.logout(caller);
+      setHeader('set-cookie', accessCookie('', 0, secureCookies));
+    },
+    async changePassword(caller, { body, setHeader }) {
+      await access.changePassword(caller, body);
+      setHeader('set-cookie', accessCookie('', 0, secureCookies));
+    },
+  }) satisfies Partial<Handlers['ofRequest']>;
+
+export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Control) =>
+  ({
+    userInfo: async ({ accountId, username, email, roles }) => ({
+      userId: accountId,
+      username,
+      email,
+      group: [...roles],
+    }),
+    listLogins: access.listLogins,
+    revokeLogin: access.revokeLogin,
+    createUser: access.createUser,
+    createApiKey: access.createApiKey,
+    listApiKeys: access.listApiKeys,
+    deleteApiKey: access.deleteApiKey,
+    createSshKey: access.createSshKey,
+    listSshKeys: access.listSshKeys,
+    deleteSshKey: access.deleteSshKey,
+    listSessions: access.listSessions,
+    revokeSession: access.revokeSession,
+    balance: access.balance,
+
+    async listAccounts(_, { pager, ...filter }) {
+      const { accounts: rows, totalEntries } = await accounts.list(filter, pager);
+      return { accounts: rows.map(publicAccount), totalEntries };
+    },
+    getAccount: (_, { accountId }) => accounts.get(accountId).then(shown),
+    inviteAccount: presented(accounts.invite, publicLink),
+    resetAccountPassword: presented(accounts.resetPassword, publicLink),
+    disableAccount: presented(accounts.disable, shown),
+    enableAccount: presented(accounts.enable, shown),
+    setAccountRole: presented(accounts.setRole, shown),
+    deleteAccount: presented(accounts.delete, shown),
+    restoreAccount: presented(accounts.restore, shown),
+
+    listQuotas: ({ accountId }) => quotas.get(accountId),
+    getQuotas: (_, { accountId = null }) => quotas.get(accountId),
+    setQuotas: quotas.set,
+
+    async listAudit(_, { pager, fromUnixMs, toUnixMs, withoutReads = false, ...filter }) {
+      const onlyRefusedOf = withoutReads ? readNames : [];
+      const found = await audit.list({ ...filter, onlyRefusedOf, fromMs: fromUnixMs, toMs: toUnixMs }, pager);
+      const records = found.records.map(({ atMs, subjects, ...record }) => ({
+        ...record,
+        atUnixMs: atMs,
+        subjectIds: subjects,
+      }));
+      return { records, totalEntries: found.totalEntries };
+    },
+
+    setPortAccess: async (caller, body) => ({ instanceId: body.instanceId, port: await ports.setAccess(caller, body) }),
+    listPorts: async (caller, { instanceId }) => ({ instanceId, ports: await ports.list(caller, instanceId) }),
+    async sharePort(caller, { seconds, name = '', ...at }, idempotency) {
+      const { url, token, ...share } = await ports.share(caller, { ...at, forMs: seconds * 1_000, name }, idempotency);
+      return { ...publicShare(share), url, token };
+    },
+    listShares: async (caller, { instanceId }) => ({
+      shares: (await ports.shares(caller, instanceId)).map(publicShare),
+    }),
+    unsharePort: ports.unshare,
+  }) satisfies Partial<Handlers['closed']>;

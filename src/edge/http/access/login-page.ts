@@ -1,0 +1,194 @@
+/**
+ * Login page of the console, and of visitors whose session at the gateway expired: plain HTML
+ * without scripts. It leads back to the address asked for: a view of the console, or a notebook or
+ * port, for which it opens a session as `POST /instance/open` does.
+ *
+ * The address is a path of this server or at the gateway, and the label of a port's own host: this
+ * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST
+ * from another origin is refused: no page logs its visitor in to another account.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isConsolePath } from '../../../contract/console-places.ts';
+import { routes } from '../../../contract/routes.ts';
+import type { Caller, Control } from '../../../control/index.ts';
+import { Refusal } from '../../../domain/kernel/refusal.ts';
+import { LOGIN_PATH, returnTarget } from '../../gateway/login-link.ts';
+import type { InstanceTarget } from '../../gateway/routing.ts';
+import { auditNoteOf } from '../audit-hook.ts';
+import type { LoginProvider } from './login-provider.ts';
+import { SIGN_ON_PATHS } from './single-sign-on.ts';
+import { accessCookie, presentedCredential, refuseCrossSite } from '../credentials.ts';
+import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { formTextsFor, type FormTexts } from './form-texts.ts';
+import { escaped, HTML_TYPE } from '../html.ts';
+import { setCommonHeaders } from '../reply-headers.ts';
+import { parameterOf } from '../request.ts';
+import { makeValidate } from '../validate.ts';
+
+interface LoginPageDeps {
+  loginProvider?: Pick<LoginProvider, 'issuer'> | null;
+  control: Pick<Control, 'access' | 'instances'>;
+  gatewayOrigin: string;
+  /** Parent domain of the hosts of ports; null: none. */
+  portDomain?: string | null;
+  /** Origins of this API; pages of other sites may not use the form. */
+  ownOrigins?: readonly string[];
+  secureCookies: boolean;
+}
+
+interface Return {
+  to: string;
+  /** `<port>-<instanceId>`; empty: the gateway's host. */
+  host: string;
+  /** Null: a view of the console. */
+  target: InstanceTarget | null;
+}
+
+export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
+  const { control, secureCookies } = deps;
+  const ownOrigins = new Set(deps.ownOrigins);
+  const provider = deps.loginProvider ? new URL(deps.loginProvider.issuer).host : null;
+  const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
+
+  const returnOf = (to: unknown = '/', host: unknown = ''): Return => {
+    if (typeof to === 'string' && host === '' && isConsoleView(to)) return { to, host, target: null };
+    const known = typeof to === 'string' && typeof host === 'string';
+    const target = known ? targetAt(deps, to, host) : null;
+    if (known && target !== null) return { to, host, target };
+    const message =
+      'this page leads back to an address of the gateway, and its own address names none: open the address of the ' +
+      'notebook or port again, and follow the link to the login from there';
+    throw new Refusal('field_value', message);
+  };
+
+  /** Null without a login by cookie. */
+  const visitorOf = async (request: FastifyRequest): Promise<Caller | null> => {
+    try {
+      const { credential, byCookie } = presentedCredential(request.headers);
+      if (!byCookie) return null;
+      return (request.caller = await control.access.authenticate(credential));
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'not_logged_in') return null;
+      throw error;
+    }
+  };
+
+  const logIn = async (request: FastifyRequest, reply: FastifyReply, form: URLSearchParams): Promise<Caller> => {
+    auditNoteOf(request).loginName = form.get('username');
+    const body = validate({ username: form.get('username'), password: form.get('password') });
+    const userAgent = request.headers['user-agent'];
+    const { accessToken, accessExpire } = await control.access.login(body, request.ip, userAgent);
+    reply.header('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
+    return (request.caller = await control.access.authenticate({ kind: 'token', token: accessToken }));
+  };
+
+  app.get(LOGIN_PATH, async (request, reply) => {
+    try {
+      const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
+      const visitor = await visitorOf(request);
+      if (visitor !== null && back.target === null) return leadTo(request, reply, back.to);
+      const shown = { provider, back, visitor, trouble: null, username: '' };
+      return sendPage(request, reply, 200, loginPage(formTextsFor(request), shown));
+    } catch (error) {
+      return refuse(request, reply, error, { provider, back: null, visitor: null, username: '' });
+    }
+  });
+
+  app.post(LOGIN_PATH, { bodyLimit: MAX_FORM_BYTES, config: { audited: 'loginPage' } }, async (request, reply) => {
+    let back: Return | null = null;
+    let visitor: Caller | null = null;
+    let username = '';
+    try {
+      refuseCrossSite(request, ownOrigins);
+      const form = formOf(request, 'programs log in with POST /api/user/login');
+      back = returnOf(form.get('to'), form.get('host') ?? '');
+      username = form.get('username') ?? '';
+      visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
+      if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
+      if (back.target === null) return leadTo(request, reply, back.to);
+      const { mount, instanceId, port } = back.target;
+      auditNoteOf(request).subjects.push(instanceId);
+      const { url } = await control.instances.open(visitor, {
+        instanceId,
+        port: mount === 'notebook' ? undefined : port,
+        back: { onOwnHost: mount === 'host', path: back.to },
+      });
+      return sendPage(request, reply, 200, openingPage(formTextsFor(request), url));
+    } catch (error) {
+      return refuse(request, reply, error, { provider, back, visitor, username });
+    }
+  });
+}
+
+const MAX_VIEW = 2_000;
+
+/** A path of the console with its query, without anything that leads to another host. */
+const isConsoleView = (to: string): boolean =>
+  to.length <= MAX_VIEW && /^\/(?:[a-z][\x21-\x5b\x5d-\x7e]*)?$/.test(to) && isConsolePath(to.split(/[?#]/)[0] ?? '');
+
+const leadTo = (request: FastifyRequest, reply: FastifyReply, view: string): FastifyReply =>
+  setCommonHeaders(request, reply, HTML_TYPE).header('referrer-policy', 'no-referrer').redirect(view, 303);
+
+function targetAt(
+  { gatewayOrigin, portDomain = null }: LoginPageDeps,
+  to: string,
+  host: string,
+): InstanceTarget | null {
+  if (host === '') return returnTarget(new URL(gatewayOrigin).host, to, portDomain);
+  return portDomain === null ? null : returnTarget(`${host}.${portDomain}`, to, portDomain);
+}
+
+type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username'> & { back: Return | null };
+
+function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
+  return refuseOnPage(request, reply, error, (trouble, texts) =>
+    back === null ? failurePage(trouble, texts) : loginPage(texts, { back, trouble, ...shown }),
+  );
+}
+
+interface LoginPage {
+  /** Host of the login provider; null: none. */
+  provider: string | null;
+  back: Return;
+  visitor: Caller | null;
+  trouble: string | null;
+  username: string;
+}
+
+function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username }: LoginPage): string {
+  const form = (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
+<input type="hidden" name="to" value="${escaped(back.to)}">
+<input type="hidden" name="host" value="${escaped(back.host)}">
+${fields}<button>${escaped(button)}</button>
+</form>`;
+  const fields = `<label for="username">${texts.nameOrEmail}</label>
+<input id="username" name="username" autocomplete="username" required value="${escaped(username)}"${username === '' ? ' autofocus' : ''}>
+<label for="password">${texts.password}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required${username === '' ? '' : ' autofocus'}>
+`;
+  return page(
+    texts,
+    texts.logIn,
+    [
+      alert(trouble),
+      back.to === '/' ? '' : paragraph(texts.returnTo(back.to)),
+      visitor === null ? '' : form('', texts.continueAs(visitor.username)),
+      visitor === null ? '' : paragraph(texts.orOther),
+      provider === null
+        ? ''
+        : `<p><a href="${escaped(signOnLink(back))}">${escaped(texts.logInWith(provider))}</a></p>`,
+      form(fields, texts.logIn),
+    ].join('\n'),
+  );
+}
+
+const signOnLink = ({ to, host }: Return): string => `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
+
+/** Not a redirect: browsers apply `form-action` to redirects of a form, and to no refresh. */
+const openingPage = (texts: FormTexts, url: string): string =>
+  page(
+    texts,
+    texts.opening,
+    `<p><a href="${escaped(url)}">${texts.goOn}</a></p>`,
+    `<meta http-equiv="refresh" content="0;url=${escaped(url)}">\n`,
+  );

@@ -1,0 +1,24 @@
+import type { Control } from '../../control/index.ts';
+import { accessHandlers, logoutHandlers, openHandlers } from './access/handlers.ts';
+import { computeHandlers, waitingHandlers } from './compute/handlers.ts';
+import { deliveryHandlers } from './delivery/handlers.ts';
+import { presented, type Handlers } from './handler.ts';
+import type { ListPages } from './list-pages.ts';
+import { moneyHandlers } from './money/handlers.ts';
+import { regionHandlers } from './regions/handlers.ts';
+import { storageHandlers } from './storage/handlers.ts';
+
+/** The handlers of all JSON routes, by subject. */
+export const makeHandlers = (control: Control, pages: ListPages, secureCookies: boolean): Handlers => ({
+  open: openHandlers(control, secureCookies),
+  ofRequest: { ...logoutHandlers(control, secureCookies), ...waitingHandlers(control) },
+  closed: {
+    ...accessHandlers(control),
+    ...deliveryHandlers(control),
+    ...moneyHandlers(control),
+    ...storageHandlers(control, pages),
+    ...regionHandlers(control),
+    ...computeHandlers(control, pages),
+    listTasks: presented(control.tasks.list, (tasks) => ({ tasks })),
+  },
+});
