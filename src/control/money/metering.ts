@@ -130,7 +130,9 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
   ): Promise<void> {
     const open = await openPeriodOf(tx, subjectId);
     const isFree = open?.isCharging === 0;
-    const eventMs = Math.min(metered(atMs), Math.max(untilMs - clock.stepMs(), open?.openedAtMs ?? 0));
+    // A step of the clock moves no period that costs nothing, nor `untilMs`: begin now.
+    const endMs = isFree ? Infinity : Math.max(untilMs - clock.stepMs(), open?.openedAtMs ?? 0);
+    const eventMs = Math.min(metered(atMs), endMs);
     const nowMs = isFree ? Math.min(eventMs, Math.max(metered(sinceMs), open.openedAtMs)) : eventMs;
     const openedAtMs = open ? await close(tx, open, { nowMs, closeSeq: seq }) : nowMs;
     if (after === null) return;

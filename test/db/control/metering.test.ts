@@ -218,4 +218,34 @@ onBothEngines('metering', (open) => {
       expect(ms).toBeLessThan(12 * MINUTE_MS);
     }
   });
+
+  test('charges kept disks after a run that cost nothing from now, though the clock was set ahead meanwhile', async () => {
+    const { world } = await movable(await open());
+    const id = await atRest(world);
+    await world.store.write((tx) =>
+      tx
+        .updateTable('usagePeriod')
+        .set({ isCharging: 0, state: 'paidAhead' })
+        .where('closedAtMs', 'is', null)
+        .execute(),
+    );
+    const steps = { aheadMs: 0 };
+    const time = { now: () => Date.now() + steps.aheadMs, elapsed: () => performance.now() };
+    const metering = makeMetering({ time, regions: { of: () => world.drivers }, isBilled: true });
+    const untilMs = time.now() + 10_000;
+    steps.aheadMs = 5 * MINUTE_MS;
+    metering.clock.applyStep(metering.clock.stepMs());
+    const row = await world.store.read
+      .selectFrom('instance')
+      .selectAll()
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+    const instance = instanceFromRow(row);
+    const stopped = { ...instance, desired: 'stopped', observed: { ...instance.observed, status: 'Stopped' } } as const;
+    const change = { before: rateOfInstance(instance), after: rateOfInstance(stopped), untilMs };
+    const atMs = time.now();
+    const event = { accountId: row.ownerId, atMs, kind: 'instance.observed', subjectId: id, data: {} };
+    await world.store.write((tx) => metering.appendEvent(tx, event, meteredInstance(instance), change));
+    expect((await periodsOf(world, id)).at(-1)).toMatchObject({ meter: 'disks', state: 'charged', openedAtMs: atMs });
+  });
 });
