@@ -25,24 +25,19 @@ import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
-import { loginFlood } from './login-flood.ts';
 import { logins } from './logins.ts';
 import { metrics } from './metrics.ts';
-import { requestCosts } from './request-costs.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
 import { statement } from './statement.ts';
 import { storageFio } from './storage-fio.ts';
 import { userNamespaces } from './user-namespaces.ts';
 import { volumeCreate } from './volume-create.ts';
-import { volumeList } from './volume-list.ts';
 
 const benches: Record<string, Bench> = {
   list,
   create,
   logins,
-  'login-flood': loginFlood,
-  'request-costs': requestCosts,
   hostile,
   launch,
   'first-cell': firstCell,
@@ -63,7 +58,6 @@ const benches: Record<string, Bench> = {
   'cluster-settle': clusterSettle,
   'storage-fio': storageFio,
   'volume-create': volumeCreate,
-  'volume-list': volumeList,
 };
 const names = Object.keys(benches);
 

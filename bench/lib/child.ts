@@ -10,7 +10,7 @@ import { pinned, type Core } from './machine.ts';
 
 const FOLDER = join(import.meta.dirname, '../processes');
 /** Flags as of the server; peers run with Node's defaults. */
-const OURS: ReadonlySet<string> = new Set(['server.ts', 'gateway.ts', 'request-costs.ts']);
+const OURS: ReadonlySet<string> = new Set(['server.ts', 'gateway.ts']);
 
 const reply = z.object({ id: z.number(), answer: z.unknown(), error: z.string().optional() });
 const asked = z.object({ id: z.number(), question: z.unknown() });

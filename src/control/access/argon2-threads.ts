@@ -1,6 +1,6 @@
 /**
  * Argon2id in threads of the lowest priority: a flood of logins takes the processor time that
- * requests leave. The threads end when they are idle. Measured by the bench `login-flood`.
+ * requests leave. The threads end when they are idle. Measured by the bench `hostile`.
  */
 import { Piscina } from 'piscina';
 import { HASHES_AT_ONCE, type Argon2id } from './passwords.ts';
