@@ -24,12 +24,10 @@ import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
-import { refusedPod } from './refused-pods.ts';
 import { isGated } from './state/pod-disruption.ts';
-import { slowPull } from './slow-pulls.ts';
-import { claimFault } from './unbound-claims.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
+import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
 
 export async function ensureInstance(
   context: ClusterContext,

@@ -9,16 +9,17 @@
  * there are no snapshots. A label cannot be changed, so a volume has no state: it is complete once
  * it is there.
  */
+import { text } from 'node:stream/consumers';
 import type { VolumeInspectInfo } from 'dockerode';
+import { raceAbort } from '../../async/abort.ts';
 import { BYTES_PER_GB, diskKey, type DiskId } from '../../domain/storage/disk.ts';
 import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { statusOf } from '../../docker/faults.ts';
 import { diskNotFound, StorageFault, type Storage } from '../contract.ts';
 import { DISK_KEY, diskLabels, diskOfKey, objectName } from '../disk-names.ts';
-import { largestShellEntries, shellFiles } from '../files.ts';
+import { largestShellEntries, shellFiles, type OpenShell } from '../files.ts';
 import { requireDiskId } from '../layout.ts';
 import { makeFilesContainers } from './files-containers.ts';
-import { shellUsage } from './shell-usage.ts';
 import { withEngineFaults } from './volume-faults.ts';
 import type { VolumeOptions } from './volume-options.ts';
 import { makeVolumeSizes } from './volume-sizes.ts';
@@ -26,6 +27,8 @@ import { makeVolumeSizes } from './volume-sizes.ts';
 const DEADLINE_MS = 20_000;
 const FILES_IDLE_MS = 30_000;
 const USAGE_AGE_MS = 60_000;
+const BYTES_PER_KIB = 1024;
+const USAGE_SCRIPT = 'cd "$1" && exec du -xsk .';
 
 const NO_COPIES =
   'its disks are volumes of an engine on another machine, and the engine cannot copy a volume; copy files through an instance that mounts both';
@@ -150,4 +153,21 @@ export function makeVolumeStorage(options: VolumeOptions): Storage {
         return { totalBytes: bytes, freeBytes: bytes };
       }),
   };
+}
+
+/**
+ * Returns the bytes of a disk where the command runs, or null when unreadable. Files with a path of
+ * more than 4,096 bytes, which `du` of BusyBox reports as errors, are not counted.
+ */
+async function shellUsage(open: OpenShell, signal: AbortSignal): Promise<number | null> {
+  const command = await open(USAGE_SCRIPT, [], signal);
+  try {
+    command.stdin.end();
+    command.stderr.resume();
+    const [output] = await raceAbort(Promise.all([text(command.stdout), command.exited]), signal);
+    const total = /^(\d+)\t\.\n$/.exec(output);
+    return total === null ? null : Number(total[1]) * BYTES_PER_KIB;
+  } finally {
+    command.close();
+  }
 }

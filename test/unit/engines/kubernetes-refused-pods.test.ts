@@ -1,7 +1,7 @@
 /** Refusals of a Pod, against a stand-in for the API server whose clock is another. */
 import { expect, test } from 'vitest';
 import { instanceId } from '../../../src/domain/kernel/ids.ts';
-import { refusedPod } from '../../../src/engines/kubernetes/refused-pods.ts';
+import { refusedPod } from '../../../src/engines/kubernetes/waiting-pods.ts';
 import { refusal, startApiServer, type Reply } from '../../fixtures/api-server.ts';
 
 const id = instanceId('pre0000001');

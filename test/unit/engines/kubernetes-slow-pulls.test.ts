@@ -1,7 +1,7 @@
 /** Waits for an image, against a stand-in for the API server. */
 import { describe, expect, test } from 'vitest';
 import { instanceId } from '../../../src/domain/kernel/ids.ts';
-import { slowPull } from '../../../src/engines/kubernetes/slow-pulls.ts';
+import { slowPull } from '../../../src/engines/kubernetes/waiting-pods.ts';
 import { pulledImageOf } from '../../../src/engines/kubernetes/state/start-failures.ts';
 import { startApiServer } from '../../fixtures/api-server.ts';
 

@@ -7,11 +7,11 @@ import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { clampFutureTimes, type Instance } from '../../../domain/compute/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
+import { writeReclaim } from '../../../store/tables/tide-and-spot.ts';
 import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { awaitWindow } from './await-window.ts';
-import { announceReclaim } from './announce-reclaim.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
 import { checkScripts, checkReady } from './readiness.ts';
 import {
@@ -162,4 +162,21 @@ function makeBackOffs({ elapsed }: Pick<Time, 'elapsed'>) {
       return Math.max(0, leftMs);
     },
   };
+}
+
+/**
+ * Tells the owner that the engine takes the capacity; `capacity/reclaim-spots.ts` stops the
+ * instance in time. Comes first: a run that has ended must not begin again without it.
+ */
+async function announceReclaim(
+  context: ReconcileContext,
+  start: InstanceState,
+  { atMs, reason, show }: Extract<Step, { do: 'announceReclaim' }>,
+): Promise<StepResult> {
+  const { store, time } = context.deps;
+  const { id, ownerId } = start.instance;
+  await store.write((tx) => writeReclaim(tx, { id, ownerId }, { atMs, reason }, time.now()));
+  const state = Object.keys(show).length === 0 ? start : await writeObservation(context, start, { observed: show });
+  // The announcement made the row due again.
+  return { state, next: null };
 }
