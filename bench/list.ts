@@ -10,6 +10,7 @@ import { startBerth } from './lib/berth.ts';
 import { startChild } from './lib/child.ts';
 import { load, postText, type Load } from './lib/load.ts';
 import { median, shown, spread } from './lib/numbers.ts';
+import { freePort } from './lib/program.ts';
 import { alternate, type Rounds } from './lib/rounds.ts';
 import { ownerName, seed } from './lib/seed.ts';
 import { simulated, type ServerSettings } from './lib/settings.ts';
@@ -37,9 +38,11 @@ export const list: Bench = {
       : { rounds: 7, warmUpMs: 3000, measureMs: 3000 };
     const few = join(context.folder, 'ten-thousand');
     context.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
-    await seed(few, ROWS, context.say);
-    const against = await againstFixed(context, few, times);
-    const flat = context.flags.has('--million') ? await flatInSize(context, few, times) : null;
+    // Of another port, each server would rewrite the texts of all rows while it is measured.
+    const gatewayPort = await freePort();
+    await seed(few, ROWS, context.say, { gatewayPort });
+    const against = await againstFixed(context, { seeded: few, gatewayPort }, times);
+    const flat = context.flags.has('--million') ? await flatInSize(context, { few, gatewayPort }, times) : null;
 
     const { bytes, rounds } = against;
     const ratios = (name: string): number[] => {
@@ -136,8 +139,12 @@ async function firstPage(url: string, cookie: string): Promise<string> {
   return text;
 }
 
-async function againstFixed({ say, folder }: BenchContext, seeded: string, { rounds: count, ...times }: Times) {
-  const probe = await startBerth(simulated(seeded));
+async function againstFixed(
+  { say, folder }: BenchContext,
+  { seeded, gatewayPort }: { seeded: string; gatewayPort: number },
+  { rounds: count, ...times }: Times,
+) {
+  const probe = await startBerth(simulated(seeded, { gatewayPort }));
   const { cookie } = await probe.login(ownerName(OWNER));
   const bytes = Buffer.byteLength(await firstPage(probe.apiUrl, cookie));
   await probe.child.stop();
@@ -145,7 +152,7 @@ async function againstFixed({ say, folder }: BenchContext, seeded: string, { rou
     // A change before each list grows the file, so that case uses a copy of the seeded one.
     const dataFolder = version === 'written' ? join(folder, 'written') : seeded;
     if (version === 'written') await cp(seeded, dataFolder, { recursive: true, force: true });
-    const berth = await startBerth(simulated(dataFolder, { version }));
+    const berth = await startBerth(simulated(dataFolder, { version, gatewayPort }));
     try {
       await firstPage(berth.apiUrl, cookie);
       const requests = [postText(berth.apiPort, PATH, cookie, PAGE)];
@@ -181,14 +188,18 @@ async function againstFixed({ say, folder }: BenchContext, seeded: string, { rou
   return { bytes, rounds };
 }
 
-async function flatInSize({ say, folder }: BenchContext, few: string, { rounds: count, ...times }: Times) {
+async function flatInSize(
+  { say, folder }: BenchContext,
+  { few, gatewayPort }: { few: string; gatewayPort: number },
+  { rounds: count, ...times }: Times,
+) {
   const million = join(folder, 'million');
   say(`  seeding ${MILLION.toLocaleString('en')} rows`);
   const beganMs = performance.now();
-  await seed(million, MILLION, say);
+  await seed(million, MILLION, say, { gatewayPort });
   const seedSeconds = (performance.now() - beganMs) / 1000;
   const measure = (dataFolder: string, cookies: string[]) => async (): Promise<Load> => {
-    const berth = await startBerth(simulated(dataFolder, { version: 'moved' }));
+    const berth = await startBerth(simulated(dataFolder, { version: 'moved', gatewayPort }));
     try {
       const requests = cookies.map((cookie) => postText(berth.apiPort, PATH, cookie, PAGE));
       await firstPage(berth.apiUrl, cookies[0] ?? '');
@@ -198,7 +209,7 @@ async function flatInSize({ say, folder }: BenchContext, few: string, { rounds: 
     }
   };
   const cookiesOf = async (dataFolder: string, rows: number): Promise<string[]> => {
-    const berth = await startBerth(simulated(dataFolder));
+    const berth = await startBerth(simulated(dataFolder, { gatewayPort }));
     const owners = rows / 100;
     const cookies: string[] = [];
     for (let n = 0; n < OWNERS_PER_ROUND; n++) {

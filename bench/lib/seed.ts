@@ -34,9 +34,9 @@ export async function seed(
   dataFolder: string,
   rows: number,
   say: (text: string) => void,
-  { each = EACH }: { each?: number } = {},
+  { each = EACH, gatewayPort = 0 }: { each?: number; gatewayPort?: number } = {},
 ): Promise<void> {
-  const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
+  const server = await startServer({ config: configOf(simulated(dataFolder, { gatewayPort })), log: quietLog });
   try {
     const owners = Math.ceil(rows / each);
     await seedOwners(server.store, owners, each);
