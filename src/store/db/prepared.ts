@@ -10,8 +10,8 @@
  *
  * A list's length or an optional condition changes the query's text: build such queries as usual.
  */
-import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
-import { sql } from 'kysely';
+import type { Compilable, CompiledQuery, RawBuilder, ValueNode } from 'kysely';
+import { OperationNodeTransformer, sql } from 'kysely';
 import type { Db } from '../store.ts';
 import { complete, mapKeys } from './columns.ts';
 
@@ -21,6 +21,17 @@ class Slot<P> {
     this.valueIn = valueIn;
   }
 }
+
+/**
+ * Writes constants into the text. SQLite plans a query again at each execution if a parameter is
+ * compared with a column that the condition of an index names: a list took 90 µs instead of 20.
+ */
+class Literals extends OperationNodeTransformer {
+  protected override transformValue(node: ValueNode): ValueNode {
+    return node.value instanceof Slot ? node : { ...node, immediate: true };
+  }
+}
+const literals = new Literals();
 
 export const parameters = <P extends object>(
   p: Parameter<P>,
@@ -53,7 +64,8 @@ export function prepared<P extends object = object>(): <O>(
       let compiled = byEngine.get(executor.adapter);
       if (!compiled) {
         const built = build(db, slot);
-        compiled = withSlots('isRawBuilder' in built ? built.compile(db) : built.compile());
+        const { query, queryId } = 'isRawBuilder' in built ? built.compile(db) : built.compile();
+        compiled = withSlots(executor.compileQuery<O>(literals.transformNode(query), queryId));
         byEngine.set(executor.adapter, compiled);
       }
       const { query, valuesIn } = compiled;

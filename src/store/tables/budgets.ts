@@ -85,7 +85,7 @@ export async function runningInScope(db: Db, scope: BudgetScope): Promise<{ id: 
     .selectFrom('instance')
     .select(['id', 'ownerId'])
     .where('ownerId', '=', scope.accountId)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where('desired', '=', 'running');
   return (scope.labelKey === '' ? running : running.where('id', 'in', labelled(db, scope))).execute();
 }

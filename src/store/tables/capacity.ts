@@ -154,7 +154,7 @@ const specsWithCapacity = prepared<{ region: string; ownerId: string }>()((db, p
     .select(['id', 'spec'])
     .where('ownerId', '=', p('ownerId'))
     // Every holder is listed, and this index finds an account's rows.
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where('regionId', '=', p('region'))
     .where('holdsCapacity', '=', 1),
 );

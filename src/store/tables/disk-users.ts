@@ -8,7 +8,7 @@ function ofShared(id: string): { ownerId: string; regionId: string } {
 }
 
 export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<string[]> {
-  const listed = db.selectFrom('instance').select('id').where('listed', '=', 1);
+  const listed = db.selectFrom('instance').select('id').where('listed', '=', sql.lit(1));
   const withIt = (): typeof listed => {
     switch (kind) {
       case 'volume':
@@ -77,7 +77,7 @@ async function accountsThatRun(db: Db, ids: readonly string[]): Promise<string[]
     .select(['ownerId', 'regionId'])
     .distinct()
     .where('ownerId', 'in', owners)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .execute();
   return rows.map(({ ownerId, regionId }) => `${ownerId}/${regionId}`);
 }

@@ -18,7 +18,7 @@ export async function holdingsOf(db: Db, ownerId: string): Promise<Holdings> {
   const limit = MAX_HOLDINGS_LISTED;
   const nameOfSpec = isSqlite(db) ? sql<string>`json_extract(spec, '$.name')` : sql<string>`spec::json ->> 'name'`;
   const instances = db.selectFrom('instance').where('ownerId', '=', ownerId).where('desired', '!=', 'released');
-  const volumes = db.selectFrom('volume').where('ownerId', '=', ownerId).where('listed', '=', 1);
+  const volumes = db.selectFrom('volume').where('ownerId', '=', ownerId).where('listed', '=', sql.lit(1));
   const snapshots = db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('status', '!=', 'Terminating');
   const images = db.selectFrom('image').where('ownerId', '=', ownerId).where('state', '!=', 'Deleting');
   const count = async (query: { execute(): Promise<{ count: number | string }[]> }): Promise<number> =>

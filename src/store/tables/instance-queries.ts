@@ -50,7 +50,7 @@ export async function instanceRowsOfRegion(
     .selectFrom('instance')
     .selectAll()
     .where('regionId', '=', region)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where('id', '>', afterId)
     .orderBy('id')
     .limit(limit)

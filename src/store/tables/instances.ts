@@ -118,7 +118,7 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
         .selectFrom('instance')
         .select([labelledText.as('publicText'), 'createdAtMs', 'id'])
         .where('ownerId', '=', p('ownerId'))
-        .where('listed', '=', 1)
+        .where('listed', '=', sql.lit(1))
         .orderBy('createdAtMs', 'desc')
         .orderBy('id', 'desc')
         .limit(count(p('limit')))
@@ -168,7 +168,7 @@ export async function filteredInstancePage(
   let found = db
     .selectFrom('instance')
     .where('ownerId', '=', ownerId)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where(matches(db, ownerId, filter));
   if (status !== undefined) found = found.where('status', 'in', status);
   if (withoutReleased) found = found.where('status', '<>', 'Released');
@@ -361,12 +361,12 @@ export async function unlistReleased(
       .updateTable('instance')
       .set({ listed: 0 })
       // Repeated for PostgreSQL: counts a row once when two processes unlist it.
-      .where('listed', '=', 1)
+      .where('listed', '=', sql.lit(1))
       .where('id', 'in', (from) =>
         from
           .selectFrom('instance')
           .select('id')
-          .where('listed', '=', 1)
+          .where('listed', '=', sql.lit(1))
           .where('releasedAtMs', '<=', releasedBeforeMs)
           .limit(limit),
       )

@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Db } from '../store.ts';
 
 export interface MinutePart {
@@ -61,7 +62,7 @@ export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; h
   await tx
     .deleteFrom('metricHour')
     .where('instanceId', 'in', (from) =>
-      from.selectFrom('instance').select('id').where('listed', '=', 1).where('releasedAtMs', 'is not', null),
+      from.selectFrom('instance').select('id').where('listed', '=', sql.lit(1)).where('releasedAtMs', 'is not', null),
     )
     .execute();
 }

@@ -57,7 +57,7 @@ export const startingRowsOf = (db: Db, accountId: string): Promise<InstanceRow[]
     .selectFrom('instance')
     .selectAll()
     .where('ownerId', '=', accountId)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where('status', '<>', 'Running')
     .where('desired', '=', 'running')
     .where('waitsSinceMs', 'is', null)
@@ -134,6 +134,6 @@ export const instancesAtSteps = (
     .selectFrom('instance')
     .selectAll()
     .where('ownerId', 'in', limited(db).select('id').where('moneyStep', 'in', steps))
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where('desired', '=', desired)
     .execute();

@@ -2,6 +2,7 @@
  * The subject's row has the current operation; history has superseded ones and those of deleted
  * subjects. An operation only moves from row to history: read the row first.
  */
+import { sql } from 'kysely';
 import type { Operation, OperationKind, SubjectKind } from '../../domain/compute/operation.ts';
 import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/compute/operation.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
@@ -157,7 +158,7 @@ export async function listedInstance(
     .select([labelledText.as('publicText'), 'generation', 'operation'])
     .where('id', '=', id)
     .where('ownerId', '=', accountId)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .executeTakeFirst();
   return row ? { ...row, subjectId: id, operation: parseOperation(row.operation, 'instance', id) } : null;
 }

@@ -1,4 +1,5 @@
 /** Instances and volumes of all accounts, for operators. */
+import { sql } from 'kysely';
 import type { InstanceStatus } from '../../domain/compute/instance-states.ts';
 import type { ListSort } from '../../domain/kernel/list-sorts.ts';
 import type { Db } from '../store.ts';
@@ -31,7 +32,7 @@ export async function pageOfAll(
 ): Promise<{ rows: OwnedText[]; totalEntries: number }> {
   let found = db
     .selectFrom(table)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where(matches(db, '', { name }));
   if (ownerId !== undefined) found = found.where('ownerId', '=', ownerId);
   if (regionId !== undefined) found = found.where('regionId', '=', regionId);

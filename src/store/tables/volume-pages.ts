@@ -3,6 +3,7 @@
  * twice as long as the first), so a page starts from the nearest cached position. Positions hold
  * for one `version` of the account, which every listed change increments.
  */
+import { sql } from 'kysely';
 import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
 import { inOrder, orderOf } from './list-order.ts';
 import { count, prepared } from '../db/prepared.ts';
@@ -35,7 +36,7 @@ const listed = (db: Db) =>
   db
     .selectFrom('volume')
     .select([labelledText.as('publicText'), 'createdAtMs', 'id'])
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .orderBy('createdAtMs', 'desc')
     .orderBy('id', 'desc');
 
@@ -69,7 +70,7 @@ export async function filteredVolumePage(
   const found = db
     .selectFrom('volume')
     .where('ownerId', '=', ownerId)
-    .where('listed', '=', 1)
+    .where('listed', '=', sql.lit(1))
     .where(matches(db, ownerId, filter));
   const order = orderOf(sort);
   const page = { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) };
