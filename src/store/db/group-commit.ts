@@ -7,7 +7,7 @@
  *
  *     BEGIN IMMEDIATE · each work: SAVEPOINT, work, RELEASE (or ROLLBACK TO) · COMMIT · settle all
  *
- * and closes at 64 works or 2 ms of work, whichever is first: the event loop turns between groups,
+ * and closes at 64 works or 8 ms of work, whichever is first: the event loop turns between groups,
  * and writes that arrive during the fsync form the next group. Works run one after another, so a
  * work waits for nothing but its own queries.
  * - A work that throws loses its own savepoint and nothing else. Its promise settles after the
@@ -70,7 +70,7 @@ interface Job<Tx> {
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
 const MAX_WORKS = 64;
-const MAX_GROUP_MS = 2;
+const MAX_GROUP_MS = 8;
 const STUCK_MS = 5_000;
 const SQLITE_IOERR = 10;
 
@@ -148,6 +148,12 @@ export class GroupCommit<Tx> {
     const taken: Job<Tx>[] = [];
     const outcomes: Outcome[] = [];
     let lost: { error: unknown } | undefined;
+    const cancel = this.#scheduler.after(STUCK_MS, () => {
+      this.#log.error(
+        { stuckMs: STUCK_MS },
+        'a write waits for something other than its own queries and blocks all other writes',
+      );
+    });
     try {
       statements.begin();
       const closesAtMs = this.#scheduler.elapsed() + MAX_GROUP_MS;
@@ -161,6 +167,8 @@ export class GroupCommit<Tx> {
       else lost = { error: failureOf(outcomes) };
     } catch (error) {
       lost = { error };
+    } finally {
+      cancel();
     }
     if (lost) {
       if (taken.length === 0) taken.push(...this.#queue.splice(0, MAX_WORKS));
@@ -194,12 +202,6 @@ export class GroupCommit<Tx> {
     const statements = this.#statements;
     statements.savepoint();
     const scope = this.#openScope();
-    const cancel = this.#scheduler.after(STUCK_MS, () => {
-      this.#log.error(
-        { stuckMs: STUCK_MS },
-        'a write waits for something other than its own queries and blocks all other writes',
-      );
-    });
     try {
       const value = await job.work(scope.tx);
       if (statements.isOpen()) statements.release();
@@ -211,7 +213,6 @@ export class GroupCommit<Tx> {
       }
       return { ok: false, error };
     } finally {
-      cancel();
       scope.end();
     }
   }
