@@ -190,8 +190,9 @@ export async function allotMore(
 
 /** Call after the reservation, whose update locks the pool's row. */
 async function refuseOverShare(tx: Db, pool: PoolDrivers, disk: NewDisk, purpose: string): Promise<void> {
+  if (pool.accountShare === 1) return;
   const counted = (await poolsOf(tx, disk.regionId)).find(({ name }) => name === pool.name);
-  if (pool.accountShare === 1 || !counted) return;
+  if (!counted) return;
   const heldGB = await promisedGBOf(tx, disk);
   const limitGB = accountLimitGB(heldGB, freeGB(counted, pool), pool);
   if (heldGB <= limitGB) return;

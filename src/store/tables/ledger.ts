@@ -63,15 +63,23 @@ export async function lockWallet(tx: Db, accountId: string): Promise<{ wallets: 
   return { wallets, wallet };
 }
 
+function walletRows(db: Db, areLocked: boolean) {
+  const rows = db
+    .selectFrom('account')
+    .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros']);
+  return areLocked ? locking(db, rows) : rows;
+}
+
+const lockedWalletRow = prepared<{ id: string }>()((db, p) => walletRows(db, true).where('id', '=', p('id')));
+
 export async function walletsOf(tx: Db, accountIds: Iterable<string>, areLocked = false): Promise<Map<string, Wallet>> {
   const ids = [...new Set(accountIds)].toSorted();
-  if (ids.length === 0) return new Map();
-  const accounts = tx
-    .selectFrom('account')
-    .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros'])
-    .where('id', 'in', ids)
-    .orderBy('id');
-  const rows = await (areLocked ? locking(tx, accounts) : accounts).execute();
+  const [id] = ids;
+  if (id === undefined) return new Map();
+  const rows =
+    areLocked && ids.length === 1
+      ? await lockedWalletRow(tx, { id })
+      : await walletRows(tx, areLocked).where('id', 'in', ids).orderBy('id').execute();
   const withGrants = rows.filter(({ voucherMicros, creditMicros }) => voucherMicros + creditMicros > 0);
   const grants = await openGrantsOf(
     tx,

@@ -104,6 +104,7 @@ export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions 
     },
 
     async write(tx, holderId, { environment, secrets, names }, nowMs) {
+      if ([names, Object.keys(environment), Object.keys(secrets)].every(({ length }) => length === 0)) return;
       const twice = Object.keys(environment).find((name) => Object.hasOwn(secrets, name));
       if (twice !== undefined)
         throw new Refusal('field_value', `${twice} is both in "environment" and in "secrets"; send it in one`);
