@@ -2,7 +2,8 @@
 import { sql, type Selectable } from 'kysely';
 import { z } from 'zod';
 import { AUDIT_OK, CHAIN_START, type AuditFields, type ChainLink } from '../../domain/access/audit.ts';
-import { parseJson } from '../db/columns.ts';
+import { keysOf, parseJson } from '../db/columns.ts';
+import { newRows } from '../db/dialect.ts';
 import { prepared } from '../db/prepared.ts';
 import type { AuditTable } from '../db/audit-schema.ts';
 import type { Db } from '../store.ts';
@@ -42,23 +43,43 @@ export async function pendingAudit(db: Db, limit: number): Promise<{ id: number;
   });
 }
 
+const auditColumns = {
+  position: 'bigint',
+  hash: 'text',
+  atMs: 'bigint',
+  accountId: 'text',
+  username: 'text',
+  credential: 'text',
+  credentialId: 'text',
+  address: 'text',
+  userAgent: 'text',
+  route: 'text',
+  subjects: 'text',
+  outcome: 'text',
+  count: 'bigint',
+  requestId: 'text',
+} as const satisfies Record<keyof AuditRow, string>;
+
 /** Moves pending records into the chain. */
 export async function insertSealedAudit(
   tx: Db,
   { pendingIds, rows }: { pendingIds: readonly number[]; rows: readonly AuditRow[] },
 ): Promise<void> {
-  await tx.insertInto('audit').values(rows).execute();
+  const names = sql.join(keysOf(auditColumns).map((name) => sql.ref(name)));
+  await sql`insert into audit (${names}) select ${names} from ${newRows(tx, rows, auditColumns)}`.execute(tx);
   const subjects = rows.flatMap((row) =>
     subjectsOfRow(row).map((subjectId) => ({ subjectId, position: row.position })),
   );
-  for (let from = 0; from < subjects.length; from += 500)
-    await tx
-      .insertInto('auditSubject')
-      .values(subjects.slice(from, from + 500))
-      .onConflict((conflict) => conflict.doNothing())
-      .execute();
-  const { numDeletedRows } = await tx.deleteFrom('auditPending').where('id', 'in', pendingIds).executeTakeFirst();
-  if (Number(numDeletedRows) < pendingIds.length) throw new Error('Another process seals the audit log.');
+  const named = newRows(tx, subjects, { subjectId: 'text', position: 'bigint' });
+  await sql`insert into "auditSubject" ("subjectId", position) select "subjectId", position from ${named} where true
+    on conflict do nothing`.execute(tx);
+  const ids = newRows(
+    tx,
+    pendingIds.map((id) => ({ id })),
+    { id: 'bigint' },
+  );
+  const { numAffectedRows } = await sql`delete from "auditPending" where id in (select id from ${ids})`.execute(tx);
+  if (Number(numAffectedRows) < pendingIds.length) throw new Error('Another process seals the audit log.');
 }
 
 export const subjectsOfRow = ({ subjects, position }: AuditRow): string[] =>
