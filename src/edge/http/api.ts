@@ -33,7 +33,7 @@ import { mountPasswordPage } from './access/password-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './compute/log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
-import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
+import { answerError, checkThen, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
 import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
@@ -213,12 +213,7 @@ function makeServer(
     : securityHeaders;
   app.addHook('onRequest', ({ ip }, reply, done) => {
     reply.headers(headers);
-    try {
-      rates.takeOfAddress(ip, reply);
-      done();
-    } catch (error) {
-      done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
-    }
+    checkThen(() => rates.takeOfAddress(ip, reply), done);
   });
   app.addHook('onRequest', ({ raw }, reply, done) => {
     if (connectionLimit.admits(raw.socket)) return done();
@@ -231,16 +226,17 @@ function makeServer(
   app.decorateRequest('payForBody', null);
   app.addHook('preParsing', (request, reply, payload, done) => {
     request.payForBody = (bytes) => {
-      const { caller, ip } = request;
+      const { caller } = request;
       const cost = costOfBody(bytes);
       if (cost === 0) return;
-      if (caller === null) rates.takeOfAddress(ip, reply, cost);
+      if (caller === null) rates.takeOfAddress(request.ip, reply, cost);
       else rates.takeOfAccount(caller.accountId, cost, reply);
     };
     done(null, payload);
   });
   // Raw bytes: parsing follows authorization. A refused body is paid like any other.
-  app.addContentTypeParser('*', (request, payload, done) => {
+  // By name, too: fastify would parse the header again at each request.
+  app.addContentTypeParser(['application/json', '*'], (request, payload, done) => {
     const { bodyLimit, config } = request.routeOptions;
     const limits = { wireBytes: bodyLimit, jsonBytes: config.jsonBytes, budget };
     readBody(request, payload, limits, (error, bytes, readBytes) => {

@@ -28,7 +28,6 @@ export interface BodyLimits {
   budget: BodyBudget;
 }
 
-const FIRST_BYTES = 4 * 1024;
 const NOTHING = Buffer.alloc(0);
 
 /** `done` is called once. After a refusal by its JSON the rest of the body is read and dropped. */
@@ -41,8 +40,7 @@ export function readBody(
   const announced = length === undefined ? wireBytes : Number(length);
   if (announced > wireBytes) return done(bodyTooLarge(jsonBytes ?? wireBytes), NOTHING, 0);
   const scan = jsonBytes === undefined ? null : makeJsonScan(jsonBytes);
-  // Pieces are copied: each would retain the buffer of a read of the socket.
-  let bytes = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_BYTES));
+  let bytes: Buffer = NOTHING;
   let used = 0;
   let refused: Refusal | null = null;
   let hasEnded = false;
@@ -50,32 +48,35 @@ export function readBody(
   const end = (error: Error | null): void => {
     hasEnded = true;
     budget.release(open);
-    payload.off('data', onData).off('end', onEnd).off('error', onError).off('close', onError);
     done(error, bytes.subarray(0, used), used);
   };
   const open: OpenBody = { accountId: caller?.accountId ?? null, drop: () => end(tooManyBytes()) };
   const onData = (piece: Buffer): void => {
+    if (hasEnded) return;
     used += piece.length;
     if (used > wireBytes) return end(bodyTooLarge(jsonBytes ?? wireBytes));
     if (refused !== null) return;
-    if (used > bytes.length) {
+    if (piece.length === announced) bytes = piece;
+    else if (used > bytes.length) {
       const larger = Buffer.allocUnsafeSlow(Math.min(announced, Math.max(used, 2 * bytes.length)));
       bytes.copy(larger);
       budget.add(open, larger.length - bytes.length);
       if (hasEnded) return;
       bytes = larger;
     }
-    piece.copy(bytes, used - piece.length);
+    if (piece !== bytes) piece.copy(bytes, used - piece.length);
     refused = scan?.(piece) ?? null;
     if (refused === null) return;
     bytes = NOTHING;
     budget.release(open);
   };
-  const onEnd = (): void => end(refused);
-  const onError = (): void => end(new Refusal('body_not_json', 'the request ended before its body was complete'));
+  const onEnd = (): void => {
+    if (!hasEnded) end(refused);
+  };
+  const onError = (): void => {
+    if (!hasEnded) end(new Refusal('body_not_json', 'the request ended before its body was complete'));
+  };
   payload.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
-  budget.add(open, bytes.length);
-  if (!hasEnded) payload.resume();
 }
 
 const tooManyBytes = (): Refusal =>

@@ -22,7 +22,7 @@ import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { sendContinue } from './expect-header.ts';
 import { answered, isOfRequest, type HandlerInput, type Handlers } from './handler.ts';
 import type { LoginWatch } from './login-watch.ts';
-import { JSON_TYPE } from './refusal-reply.ts';
+import { checkThen, JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { costOf, type RequestRates } from './request-rates.ts';
 import { isReport, type ReportQueue } from './report-queue.ts';
@@ -153,17 +153,9 @@ function mount<Name extends JsonRouteName>(
     config: { ...config, jsonBytes },
     bodyLimit,
     onRequest(request, reply, done) {
-      try {
-        // Login sets the cookie: a foreign page must not log a browser in to another account.
-        if (who === 'anyone') {
-          refuseCrossSite(request, ownOrigins);
-          done();
-          return;
-        }
-        authorize(request, route, reply).then(() => done(), done);
-      } catch (error) {
-        done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
-      }
+      // Login sets the cookie: a foreign page must not log a browser in to another account.
+      if (who === 'anyone') checkThen(() => refuseCrossSite(request, ownOrigins), done);
+      else checkThen(() => authorize(request, route, reply), done);
     },
     preParsing(request, reply, payload, done) {
       // A longer body is refused by its length.
@@ -181,7 +173,9 @@ function mount<Name extends JsonRouteName>(
         idempotency,
         waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
         quoteId: route.quoted ? quoteIdOf(request.headers[QUOTE_HEADER.toLowerCase()]) : null,
-        from: request.ip,
+        get from() {
+          return request.ip;
+        },
         userAgent: request.headers['user-agent'],
         clientGone: () => clientGoneSignal(reply.raw),
         setHeader: (key, value) => void reply.header(key, value),
@@ -235,9 +229,9 @@ function refuseLasting({ caller }: Pick<FastifyRequest, 'caller'>, { lasting }: 
 function refuseUnauthorized(
   { roles, username, scopes, limits }: Caller,
   route: Pick<Route, 'who' | 'reads' | 'subject'>,
-  { ip }: Pick<FastifyRequest, 'ip'>,
+  request: Pick<FastifyRequest, 'ip'>,
 ): void {
-  const why = whyNotFrom(limits, ip);
+  const why = limits === undefined ? null : whyNotFrom(limits, request.ip);
   if (why !== null) throw new Refusal('forbidden', why);
   const { who } = route;
   if (who !== 'anyone' && who !== 'account' && !hasRole(roles, who))

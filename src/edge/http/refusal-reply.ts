@@ -36,6 +36,18 @@ export function errorBody(code: ErrorCode, message: string, { errors, withCode }
   return { status, contentType: PROBLEM_TYPE, body: JSON.stringify({ ...problem, ...marked, current }) };
 }
 
+/** Runs the check of a hook; without a promise, unless the check has one. */
+export function checkThen(check: () => unknown, done: (error?: Error) => void): void {
+  let checked;
+  try {
+    checked = check();
+  } catch (error) {
+    return done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
+  }
+  if (checked instanceof Promise) checked.then(() => done(), done);
+  else done();
+}
+
 /** Sends the error and logs faults. Never sends the text of an unknown exception. */
 export function answerError(
   error: unknown,

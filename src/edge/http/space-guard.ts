@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Route } from '../../contract/route.ts';
 import { routeNames, routeOf, type RouteName } from '../../contract/routes.ts';
 import type { Control } from '../../control/index.ts';
+import { checkThen } from './refusal-reply.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -45,7 +46,9 @@ export const needsSpace = (route: Route): boolean => !route.reads && !essentialR
 
 export function mountSpaceGuard(app: FastifyInstance, { refuseIfFull }: Pick<Control, 'refuseIfFull'>): void {
   // After authorization: strangers learn nothing of the disk.
-  app.addHook('preParsing', async ({ routeOptions }) => {
-    if (routeOptions.config.needsSpace === true) refuseIfFull();
-  });
+  app.addHook('preParsing', ({ routeOptions }, _reply, _payload, done) =>
+    checkThen(() => {
+      if (routeOptions.config.needsSpace === true) refuseIfFull();
+    }, done),
+  );
 }
