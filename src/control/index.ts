@@ -47,7 +47,7 @@ export type { ServedRegions } from './regions/served-regions.ts';
 export { makeSeal } from './kernel/seal.ts';
 export { addressBucket } from './access/address-bucket.ts';
 export { makeRevocations } from './access/routing/revocations.ts';
-export type { VolumePath, Files, ReadableFile } from './storage/files.ts';
+export type { VolumePath, ReadableFile } from './storage/files.ts';
 
 export interface Tasks {
   list(): Promise<TaskStatus[]>;

@@ -80,12 +80,8 @@ function waitingControl(): { control: Control; flooded: Promise<null>; end: () =
     await promise;
     throw new Error('asked');
   };
-  const fake = fakeControl({ access: { authenticate: async () => ({ ...fakeCaller, roles: ['admin'] }) } });
-  const kept = new Set(['authenticate', 'requestsPerSecond', 'record', 'onRevoked']);
-  const waiting = (methods: object) =>
-    Object.fromEntries(Object.entries(methods).map(([name, method]) => [name, kept.has(name) ? method : wait]));
-  const parts = Object.entries(fake).map(([name, value]) => [name, typeof value === 'object' ? waiting(value) : value]);
-  return { control: Object.fromEntries(parts), flooded, end };
+  const given = { access: { authenticate: async (): Promise<Caller> => ({ ...fakeCaller, roles: ['admin'] }) } };
+  return { control: fakeControl(given, () => wait), flooded, end };
 }
 
 /** Whether one request more than may be under way is refused while none is answered. */
