@@ -49,7 +49,7 @@ export function watchMoney(world: World): void {
       const sinceMs = since.get(text) ?? schedule.nowMs;
       since.set(text, sinceMs);
       if (schedule.nowMs - sinceMs <= withinMs) continue;
-      // A store that writes nothing after a failed sync stops nobody, until the supervisor restarts it.
+      // After a failed sync the store writes nothing until the supervisor restarts the server.
       void server.healthy().then((healthy) => healthy && world.fail(`${text} for ${schedule.nowMs - sinceMs} ms`));
     }
   };
