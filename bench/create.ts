@@ -6,7 +6,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Bench } from './bench.ts';
 import { launchBody, startBerth } from './lib/berth.ts';
-import { load, postText, type Load } from './lib/load.ts';
+import { load, loadOnBare, postText, type Load } from './lib/load.ts';
 import { fsyncFloorUs } from './lib/machine.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { alternate } from './lib/rounds.ts';
@@ -20,9 +20,15 @@ const ASKED_AT_FLOOR_US = 100;
 const ASKED_FLOORS_ALONE = 6;
 
 interface Sample {
-  load: Load | null;
+  load: Load;
   floorUs: number;
 }
+
+/** As of the answer to a launch, and of the cookie of its request. */
+const ANSWER_BYTES = 60;
+const COOKIE = 'x'.repeat(400);
+const ID = '0'.repeat(36);
+const example = { region: ID, imageId: ID, instanceTypeId: ID };
 
 export const create: Bench = {
   title: `POST ${PATH}, durable, SQLite, simulated engine`,
@@ -51,7 +57,11 @@ export const create: Bench = {
       calibrator: { name: 'floor', figure: ({ floorUs }) => floorUs },
       say,
       candidates: {
-        floor: async () => ({ load: null, floorUs: fsyncFloorUs(folder) }),
+        floor: async () => {
+          const requestTo = (port: number) => postText(port, PATH, COOKIE, launchBody({ example }));
+          const bare = await loadOnBare(ANSWER_BYTES, requestTo, { connections: CONNECTIONS, ...times });
+          return { load: bare, floorUs: fsyncFloorUs(folder) };
+        },
         many: measure(CONNECTIONS, 'off'),
         alone: measure(1, 'off'),
         loop: measure(CONNECTIONS, 'on'),
@@ -61,7 +71,7 @@ export const create: Bench = {
       rounds.of(name).map((sample) => sample.floorUs),
     );
     const floorUs = median(floors);
-    const loads = (name: string): Load[] => rounds.of(name).flatMap((sample) => sample.load ?? []);
+    const loads = (name: string): Load[] => rounds.of(name).map((sample) => sample.load);
     const row = (text: string, name: string): string[] => {
       const all = (pick: (one: Load) => number): number => median(loads(name).map(pick));
       const milliseconds = `${shown(all((one) => one.p50Ms))}, ${shown(all((one) => one.p99Ms))}`;
@@ -81,7 +91,15 @@ export const create: Bench = {
     const aloneFloors = (aloneMs * 1000) / floorUs;
     // A slow disk lowers the target; a fast one does not raise it.
     const asked = ASKED_PER_SECOND * Math.min(1, ASKED_AT_FLOOR_US / floorUs);
+    const figures = {
+      '64 connections, in bare requests': loads('many').map(
+        ({ serverUs }, round) => serverUs / (loads('floor')[round]?.serverUs ?? Number.NaN),
+      ),
+      '64 connections, in turns of the loop': loads('many').map(({ loopUs, serverUs }) => serverUs / loopUs),
+      '1 connection, in turns of the loop': loads('alone').map(({ loopUs, serverUs }) => serverUs / loopUs),
+    };
     return {
+      figures,
       table: [
         ['', 'launches/s', 'p50, p99 ms', 'cores: server, generator', 'server µs each', 'launches a floor'],
         [

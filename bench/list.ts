@@ -7,8 +7,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import type { Bench, BenchContext } from './bench.ts';
 import { startBerth } from './lib/berth.ts';
-import { startChild } from './lib/child.ts';
-import { load, postText, type Load } from './lib/load.ts';
+import { load, loadOnBare, postText, type Load } from './lib/load.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { freePort } from './lib/program.ts';
 import { alternate, type Rounds } from './lib/rounds.ts';
@@ -64,13 +63,18 @@ export const list: Bench = {
       ];
     };
     /** Rate by CPU time: as if each server had a full core. */
-    const shareOfFixed = (name: string): number => {
+    const byFixed = (name: string): number[] => {
       const fixed = rounds.of('fixed');
-      return median(rounds.of(name).map((sample, round) => (fixed[round]?.serverUs ?? Number.NaN) / sample.serverUs));
+      return rounds.of(name).map((sample, round) => (fixed[round]?.serverUs ?? Number.NaN) / sample.serverUs);
     };
+    const costs = (name: string) =>
+      rounds.of(name).map(({ serverUs, loopUs }, round) => ({
+        bare: serverUs / (rounds.of('fixed')[round]?.serverUs ?? Number.NaN),
+        loop: serverUs / loopUs,
+      }));
     // On a busy machine rates err either way: the worse one counts.
     const judged = (name: string, asked: number) => {
-      const [rate, time] = [median(ratios(name)), shareOfFixed(name)];
+      const [rate, time] = [median(ratios(name)), median(byFixed(name))];
       return {
         measured: `${shown(rate)} by rate, ${shown(time)} by processor time`,
         met: Math.min(rate, time) >= asked,
@@ -121,7 +125,13 @@ export const list: Bench = {
         `A million rows took ${shown(flat.seedSeconds)} s to seed. Each request asks for the first page of another of ${OWNERS_PER_ROUND} owners, spread over the whole file, past the reply cache. Rounds kept: ${flat.rounds.retained}, dropped: ${flat.rounds.dropped}.`,
       );
     } else notes.push('`--million` adds a store of a million rows.');
-    return { table, verdicts, notes };
+    const figures = {
+      'unchanged, in bare requests': costs('kept').map(({ bare }) => bare),
+      'unchanged, in turns of the loop': costs('kept').map(({ loop }) => loop),
+      'changed, in bare requests': costs('moved').map(({ bare }) => bare),
+      'changed, in turns of the loop': costs('moved').map(({ loop }) => loop),
+    };
+    return { table, verdicts, notes, figures };
   },
 };
 
@@ -166,20 +176,8 @@ async function againstFixed(
     calibrator: { name: 'fixed', figure: (sample) => sample.perSecond },
     say,
     candidates: {
-      async fixed() {
-        const child = startChild('fixed.ts', 0, { bytes });
-        try {
-          const { port } = await child.ask('about', z.object({ port: z.number() }));
-          return await load(child, {
-            port,
-            connections: CONNECTIONS,
-            requests: [postText(port, PATH, cookie, PAGE)],
-            ...times,
-          });
-        } finally {
-          await child.stop();
-        }
-      },
+      fixed: () =>
+        loadOnBare(bytes, (port) => postText(port, PATH, cookie, PAGE), { connections: CONNECTIONS, ...times }),
       kept: ours('kept'),
       moved: ours('moved'),
       written: ours('written'),

@@ -23,7 +23,7 @@ import { hostile } from './hostile.ts';
 import { isolation } from './isolation.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
-import { keepSection, sectionOf } from './lib/results.ts';
+import { againstRelease, keepRelease, keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
 import { logins } from './logins.ts';
 import { metrics } from './metrics.ts';
@@ -88,6 +88,9 @@ for (const name of named.length > 0 ? named : names) {
       ...machineFacts(folder),
     ];
     const outcome = await bench.run({ folder, flags, say });
+    const { figures = {} } = outcome;
+    if (flags.has('--release')) await keepRelease(name, commit, figures);
+    else outcome.verdicts.push(...(await againstRelease(name, figures)));
     const section = sectionOf(name, bench.title, facts, outcome);
     console.log(`\n${section}`);
     if (!flags.has('--short')) await keepSection(name, section, names);

@@ -7,12 +7,14 @@ import { becomeProgram, runCommand } from './lib/run.mjs';
 const USAGE = `npm run bench                        all benches, about twenty minutes
 npm run bench -- list create         selected benches: bench/README.md names them
 npm run bench -- create --short      one short round, for a trial; nothing is stored
+npm run bench -- list create --release   keeps the figures as those of a release
 npm run bench -- list --million      with a million rows
 npm run bench -- hostile --only=csv  only the kinds of requests whose name has this text`;
 
 await runCommand(async () => {
   const flag = /** @type {const} */ ({ type: 'boolean' });
-  readArguments(USAGE, { options: { short: flag, million: flag, only: { type: 'string' } }, allowPositionals: true });
+  const options = { short: flag, million: flag, release: flag, only: /** @type {const} */ ({ type: 'string' }) };
+  readArguments(USAGE, { options, allowPositionals: true });
   await ensureDependencies();
   const node = findNode24();
   return becomeProgram({ command: node, args: ['bench/run.ts', ...process.argv.slice(2)], env: envWithNode(node) });

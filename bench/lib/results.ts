@@ -1,6 +1,11 @@
-/** Formats an outcome as Markdown, prints it, and replaces its section of `bench/RESULTS.md`. */
+/**
+ * Formats an outcome as Markdown, prints it, and replaces its section of `bench/RESULTS.md`.
+ * Compares figures with those of the last release.
+ */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { z } from 'zod';
+import { median, spread } from './numbers.ts';
 
 const FILE = join(import.meta.dirname, '../RESULTS.md');
 const INTRODUCTION = `# Results
@@ -14,6 +19,37 @@ export interface Outcome {
   /** Target, result and verdict of each figure. */
   verdicts: { asked: string; measured: string; met: boolean | null }[];
   notes: string[];
+  /** Processor time of a request by round, in requests of a bare server or turns of a loop. */
+  figures?: Figures;
+}
+
+export type Figures = Record<string, number[]>;
+
+const RELEASE = join(import.meta.dirname, '../release.json');
+const release = z.object({
+  commit: z.string(),
+  benches: z.record(z.string(), z.record(z.string(), z.array(z.number()))),
+});
+
+/** Worse: a median above all rounds of the release, and no round below its median. */
+export async function againstRelease(name: string, figures: Figures): Promise<Outcome['verdicts']> {
+  const { commit, benches } = release.parse(JSON.parse(await readFile(RELEASE, 'utf8')));
+  return Object.entries(figures).flatMap(([figure, now]) => {
+    const before = benches[name]?.[figure];
+    if (before === undefined) return [];
+    const isWorse = median(now) > Math.max(...before) && Math.min(...now) > median(before);
+    return { asked: `${figure}, at ${commit}: ${spread(before)}`, measured: spread(now), met: !isWorse };
+  });
+}
+
+export async function keepRelease(name: string, commit: string, figures: Figures): Promise<void> {
+  const { benches } = release.parse(JSON.parse(await readFile(RELEASE, 'utf8')));
+  const rounded = Object.entries(figures).map(([figure, ratios]) => [
+    figure,
+    ratios.map((ratio) => Number(ratio.toPrecision(3))),
+  ]);
+  const text = JSON.stringify({ commit, benches: { ...benches, [name]: Object.fromEntries(rounded) } }, null, 2);
+  await writeFile(RELEASE, `${text}\n`);
 }
 
 export function sectionOf(name: string, title: string, facts: string[], { table, verdicts, notes }: Outcome): string {
