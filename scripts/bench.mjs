@@ -13,8 +13,9 @@ npm run bench -- hostile --only=csv  only the kinds of requests whose name has t
 
 await runCommand(async () => {
   const flag = /** @type {const} */ ({ type: 'boolean' });
-  const options = { short: flag, million: flag, release: flag, only: /** @type {const} */ ({ type: 'string' }) };
-  readArguments(USAGE, { options, allowPositionals: true });
+  const options = { short: flag, million: flag, release: flag };
+  const only = /** @type {const} */ ({ type: 'string' });
+  readArguments(USAGE, { options: { ...options, only }, allowPositionals: true });
   await ensureDependencies();
   const node = findNode24();
   return becomeProgram({ command: node, args: ['bench/run.ts', ...process.argv.slice(2)], env: envWithNode(node) });

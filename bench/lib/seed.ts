@@ -7,13 +7,14 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeNotebookTokens } from '../../src/control/access/routing/notebook-tokens.ts';
+import { settingOfTexts } from '../../src/control/regions/region-texts.ts';
 import { makeSeal } from '../../src/control/kernel/seal.ts';
 import { noUsage } from '../../src/domain/storage/disk.ts';
 import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { insertInstance } from '../../src/store/tables/instances.ts';
-import { catalogImages, catalogInstanceTypes, regionsWithUsage } from '../../src/store/tables/catalog.ts';
+import { catalogImages, catalogInstanceTypes, regionsWithUsage, saveSetting } from '../../src/store/tables/catalog.ts';
 import { instanceIdOf, userId } from '../../src/domain/kernel/ids.ts';
 import { noStopPolicy } from '../../src/domain/compute/stop-policy.ts';
 import { beginOperation, endOperation } from '../../src/domain/compute/operation.ts';
@@ -50,6 +51,11 @@ export async function seed(
       await sql`delete from account where id = ${TEMPLATE_OWNER}`.execute(tx);
     });
     await sealTokens(server.store, dataFolder);
+    // The copies have the facts of now: a server that compares them all would do so while measured.
+    for (const { region } of await regionsWithUsage(server.store.read)) {
+      const { name, current } = settingOfTexts(region);
+      await server.store.write((tx) => saveSetting(tx, name, current));
+    }
   } finally {
     await server.stop();
   }

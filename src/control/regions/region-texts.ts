@@ -15,13 +15,18 @@ import type { TaskDeps } from '../kernel/ports.ts';
 /** Bounds how long one write blocks others: 500 texts took 200 to 450 ms. */
 const TEXTS_PER_WRITE = 50;
 
+/** Setting that says that all texts of the region have these facts. */
+export const settingOfTexts = (region: Region) => ({
+  name: `texts.${region.id}`,
+  current: JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region }),
+});
+
 /** Returns the task. */
 export function makeRegionTexts({ store, stopping }: Pick<TaskDeps, 'store' | 'stopping'>): () => Promise<void> {
   const rewritten = new Map<string, string>();
   return async () => {
     for (const { region } of await regionsWithUsage(store.read)) {
-      const name = `texts.${region.id}`;
-      const current = JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region });
+      const { name, current } = settingOfTexts(region);
       if ((await setting(store.read, name)) === current) continue;
       await rewriteTexts(store, region, stopping);
       if (stopping.aborted) return;
