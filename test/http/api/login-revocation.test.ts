@@ -154,19 +154,15 @@ test('a download ends within a second of a login revoked in another process', as
 test('a revocation cuts a file download', async () => {
   let isLoggedIn = true;
   const { promise: never } = Promise.withResolvers<void>();
-  const { files, access, forwarding, ...rest } = fakeControl();
   const endings = makeRevocations();
-  const api = await startEdge({
-    ...rest,
+  const control = fakeControl({
     access: {
-      ...access,
       async authenticate() {
         if (isLoggedIn) return fakeCaller;
         throw new Refusal('not_logged_in', 'log in again');
       },
     },
     files: {
-      ...files,
       async read(_caller, _path, fn) {
         async function* bytes() {
           yield Buffer.from('begun');
@@ -175,8 +171,9 @@ test('a revocation cuts a file download', async () => {
         return fn({ sizeBytes: 1_000, modifiedAtMs: 0, version: '1', bytes }, new AbortController().signal);
       },
     },
-    forwarding: { ...forwarding, onRevoked: endings.onRevoked },
+    forwarding: { onRevoked: endings.onRevoked },
   });
+  const api = await startEdge(control);
   onTestFinished(() => api.stop());
   const download = await openStream(api.port, { path: '/api/storage/volume/v/files/x', headers: bearer('x') });
   await eventually(() => download.text() === 'begun');
