@@ -1,6 +1,6 @@
 /**
- * Pictures of the console for people who change it: one sheet a place in `docs/console/`, with its
- * looks and states beside each other, and the picture of README.md. `npm run sheets [-- PLACE …]`.
+ * `npm run sheets [-- PLACE …]`: pictures of the console for people who change it. One sheet a
+ * place in `docs/console/`, with its looks and states beside each other; the picture of README.md.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -309,7 +309,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: 'domain/compute/instance.ts',
     find: 'ending !== null || (desired',
     replace: '(desired',
-    suffers: 'whoever restarts and ignores the request to end computes for ten seconds without cost',
+    suffers: 'at each restart a program that ignores the request to end computes for ten seconds free',
   },
   {
     name: 'a-start-that-an-operator-ended-is-paid',
