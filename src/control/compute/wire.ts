@@ -5,7 +5,7 @@ import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/compute/orp
 import { initialStopPolicy, type StopPolicyRules } from '../../domain/compute/stop-policy.ts';
 import type { AccessParts } from '../access/ports.ts';
 import type { DeliveryParts } from '../delivery/ports.ts';
-import { makeEachRegion, overlappingTask, task, type Kernel, type RegionDrivers, type Task } from '../kernel/ports.ts';
+import { makeRegionTask, overlappingTask, task, type Kernel, type RegionDrivers, type Task } from '../kernel/ports.ts';
 import { CHARGE_INTERVAL_MS, type MoneyParts } from '../money/ports.ts';
 import type { RegionParts } from '../regions/ports.ts';
 import type { StorageParts } from '../storage/ports.ts';
@@ -184,18 +184,17 @@ function instanceReconciler(deps: Parts) {
 
 function tasksOf(deps: Parts, applyEgress: () => Promise<void>): Task[] {
   const { regions, reserve, metering, health, sampler, idleDetector, idleLimits } = deps;
-  const inEach = (name: string, work: (drivers: RegionDrivers) => Promise<void>): Task =>
-    overlappingTask(name, SWEEP_INTERVAL_MS, makeEachRegion(regions, work));
+  const inEach = makeRegionTask(regions);
   const enforceMoney = makeEnforceMoney(deps);
   return [
     overlappingTask(EGRESS, EGRESS_INTERVAL_MS, applyEgress),
-    inEach(SWEEPS[0], async (drivers) => {
+    inEach(SWEEPS[0], SWEEP_INTERVAL_MS, async (drivers) => {
       if (!drivers.health.answers) return;
       const seenAtMs = metering.clock.now();
       metering.saw(drivers.regionId, seenAtMs, await sweepRegion(deps, drivers));
       await handleOrphans(deps, drivers);
     }),
-    inEach(SWEEPS[1], async (drivers) => {
+    inEach(SWEEPS[1], SWEEP_INTERVAL_MS, async (drivers) => {
       await sweepDisks(deps, drivers);
       await deleteDiskOrphans(deps, drivers);
     }),

@@ -28,5 +28,5 @@ export {
 } from './regions.ts';
 export type { Seal } from './seal.ts';
 export { nextTurn, type Time } from './time.ts';
-export { overlappingTask, task, type Task } from './scheduler.ts';
+export { makeRegionTask, overlappingTask, task, type Task } from './scheduler.ts';
 export type { Kernel } from './wire.ts';

@@ -7,6 +7,7 @@ import { makeBackOff, type BackOff } from '../../async/retry.ts';
 import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { Hold } from '../../store/db/database-lock.ts';
 import type { TaskDeps } from './deps.ts';
+import { makeEachRegion, type RegionDrivers, type Regions } from './regions.ts';
 
 /** Takes no input: each run observes the world and makes rows due. */
 export interface Task {
@@ -20,6 +21,11 @@ export interface Task {
 export const task = (name: string, intervalMs: number, run: () => Promise<void>): Task => ({ name, intervalMs, run });
 
 export const overlappingTask = (...given: Parameters<typeof task>): Task => ({ ...task(...given), overlaps: true });
+
+export const makeRegionTask =
+  (regions: Regions) =>
+  (name: string, intervalMs: number, work: (drivers: RegionDrivers) => Promise<void>): Task =>
+    overlappingTask(name, intervalMs, makeEachRegion(regions, work));
 
 export interface TaskStatus {
   name: string;

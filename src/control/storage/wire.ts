@@ -5,6 +5,7 @@ import { ownedVolume } from '../../store/tables/volumes.ts';
 import { makeVolumePages } from '../../store/tables/volume-pages.ts';
 import {
   makeEachRegion,
+  makeRegionTask,
   overlappingTask,
   task,
   type Kernel,
@@ -80,8 +81,7 @@ export function wireStorage(given: Kernel & Pick<MeteredDeps, 'metering'> & Stor
     await measurements.publish();
     scheduler.runSoon(FULL_DISK_SCAN);
   };
-  const inEach = (name: string, intervalMs: number, work: (drivers: RegionDrivers) => Promise<void>): Task =>
-    overlappingTask(name, intervalMs, makeEachRegion(regions, work));
+  const inEach = makeRegionTask(regions);
   const unmountDeps = { ...deps, inUse: diskHolders.inUse };
   const tasks = (needs: { stopAutomatically: StopAutomatically }): Task[] => [
     overlappingTask('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
