@@ -57,7 +57,7 @@ export function makeChargeExports({
     span: TimeSpan,
     { regionName: nameOf, spot }: Catalog,
   ): AsyncGenerator<ExportedCharge[]> {
-    for (let after = 0; ;) {
+    for (let after: EntryRow | undefined; ;) {
       const entries = await chargesAfter(db, accountId, span, { after, limit: ENTRIES_AT_ONCE });
       const last = entries.at(-1);
       if (last === undefined) return;
@@ -70,7 +70,7 @@ export function makeChargeExports({
         return { accountId, username, entry, period, resource, regionName, isSpot: spot.has(resource?.typeId ?? '') };
       });
       await nextTurn(time);
-      after = last.id;
+      after = last;
     }
   }
 

@@ -261,6 +261,7 @@ export async function reversalsOf(db: Db, { accountId, id }: Pick<EntryRow, 'acc
     .selectFrom('entry')
     .selectAll()
     .where('accountId', '=', accountId)
+    .where('kind', '<>', sql.lit('charge'))
     .where('reversesId', '=', id)
     .orderBy('id')
     .execute();

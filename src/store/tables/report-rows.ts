@@ -255,22 +255,23 @@ export async function resourceIds(
   return rows.map(({ subjectId }) => subjectId);
 }
 
-/** Entries that add to the revenue or take from it, by id, with the period that describes each. */
+/** Entries that add to the revenue or take from it, by time, with the period that describes each. */
 export async function chargesAfter(
   db: Db,
   accountId: string,
   { fromMs, untilMs }: TimeSpan,
-  { after, limit }: { after: number; limit: number },
+  { after, limit }: { after: Pick<EntryRow, 'atMs' | 'id'> | undefined; limit: number },
 ): Promise<(EntryRow & { describedBy: number | null })[]> {
+  const { atMs, id } = after ?? { atMs: fromMs, id: 0 };
   return db
     .selectFrom('entry')
     .selectAll()
     .select(describedBy.as('describedBy'))
     .where('accountId', '=', accountId)
-    .where('id', '>', after)
-    .where('atMs', '>=', fromMs)
+    .where((eb) => eb(eb.refTuple('atMs', 'id'), '>', eb.tuple(atMs, id)))
     .where('atMs', '<', untilMs)
     .where((eb) => eb.or([eb('toLedger', '=', 'revenue'), eb('fromLedger', '=', 'revenue')]))
+    .orderBy('atMs')
     .orderBy('id')
     .limit(limit)
     .execute();

@@ -36,6 +36,7 @@ onBothEngines('exported charges', (open) => {
       .where('atMs', '>=', NOVEMBER)
       .where('atMs', '<', DECEMBER)
       .where('kind', 'in', ['charge', 'prepayment', 'refund'])
+      .orderBy('atMs')
       .orderBy('id')
       .execute();
     expect(charges.map(({ entry }) => entry.id)).toEqual(expected.map(({ id }) => id));
