@@ -91,8 +91,8 @@ async function storageOf(
 ): Promise<Storage> {
   await mkdir(dirname(root), { recursive: true });
   // The kernel's path: mounts are looked up by it.
-  const at = { root: await realPathOf(root), installation, reserveShare: config.diskReserveShare };
-  const engine = (await setting(store.read, `pool.${name}`)) ?? (await chooseEngine(at, name, wanted, log));
+  const place = { root: await realPathOf(root), installation, reserveShare: config.diskReserveShare };
+  const engine = (await setting(store.read, `pool.${name}`)) ?? (await chooseEngine(place, name, wanted, log));
   if (wanted !== null && wanted !== engine) {
     const text = `the disks in ${root} are made by ${engine}, and ${wanted} cannot use them`;
     throw new Error(
@@ -101,15 +101,19 @@ async function storageOf(
   }
   // Stored after the folder exists: from now on a missing folder is never replaced by an empty one.
   await store.write((tx) => saveSetting(tx, `pool.${name}`, engine));
-  if (engine === 'directory') return makeDirectoryStorage(at);
-  await thawFileSystems(at.root);
+  if (engine === 'directory') return makeDirectoryStorage(place);
+  await thawFileSystems(place.root);
   const atomic = thick !== true && (await canReflink(root));
   const canAllocate = await canAllocateBlocks(root);
   if (thick === true && !canAllocate)
     throw new Error(
       `${settingOf(name)} says thick=yes, but the file system of ${root} allocates blocks at every write: leave thick out, or use ext4 or XFS`,
     );
-  return makeImageFileStorage({ ...at, copies: atomic ? 'atomic' : 'live', thick: thick ?? (canAllocate && !atomic) });
+  return makeImageFileStorage({
+    ...place,
+    copies: atomic ? 'atomic' : 'live',
+    thick: thick ?? (canAllocate && !atomic),
+  });
 }
 
 /** Also for a folder that does not exist yet. */

@@ -39,7 +39,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
   const session = useSession();
   const navigate = useNavigate();
   const [typed, setTyped] = useState('');
-  const [at, setAt] = useState(0);
+  const [active, setAt] = useState(0);
   const [terminating, setTerminating] = useState<InstanceObject | null>(null);
   // Not deferred: Enter takes the first of what fits the text that is seen.
   const asked = typed.trim().toLowerCase();
@@ -73,7 +73,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
     onClose();
   };
   const places = [...placesOf(texts), ...operatorPlacesOf(texts, session)];
-  const found: Found[] = [
+  const entries: Found[] = [
     ...[
       { key: 'launch', name: shell.launch, icon: IconPlus, go: lead('/launch') },
       { key: 'volume', name: shell.newVolume, icon: IconPlus, go: lead('/volumes', { create: true }) },
@@ -97,7 +97,7 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
       go: lead(`/volumes/${id}`),
     })),
   ].filter(({ name }) => matches(name));
-  found.push(
+  entries.push(
     ...actsOn(toActOn, read).map(({ act: name, instance }) => ({
       key: `${name}-${idOf(instance)}`,
       group: shell.commands,
@@ -106,18 +106,18 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
       go: () => perform(name, instance),
     })),
   );
-  const chosenKey = found[at]?.key;
+  const chosenKey = entries[active]?.key;
   useEffect(() => {
     document.querySelector('#found [aria-selected=true]')?.scrollIntoView({ block: 'nearest' });
   }, [chosenKey]);
   const onKey = (event: KeyboardEvent): void => {
     if (isComposing(event)) return;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step !== undefined && found.length > 0) {
+    if (step !== undefined && entries.length > 0) {
       event.preventDefault();
-      setAt((now) => (now + step + found.length) % found.length);
+      setAt((now) => (now + step + entries.length) % entries.length);
     }
-    const chosen = found[at];
+    const chosen = entries[active];
     if (event.key === 'Enter' && chosen !== undefined) chosen.go();
   };
   if (terminating !== null) return <TerminateDialog instances={[terminating]} onClose={onClose} />;
@@ -145,30 +145,30 @@ export function CommandPalette({ onClose }: { onClose: () => void }) {
       />
       <ScrollArea.Autosize mah="55vh">
         <Box role="listbox" id="found" aria-label={shell.search} p={4}>
-          {found.length === 0 && (
+          {entries.length === 0 && (
             <Text size="sm" c="dimmed" p="md">
               {shell.nothingFound}
             </Text>
           )}
-          {found.map((one, index) => {
-            const Icon = one.icon;
+          {entries.map((entry, index) => {
+            const Icon = entry.icon;
             return (
               <UnstyledButton
-                key={one.key}
-                id={`found-${one.key}`}
+                key={entry.key}
+                id={`found-${entry.key}`}
                 role="option"
                 tabIndex={-1}
-                aria-selected={index === at}
+                aria-selected={index === active}
                 className={classes.found}
-                onClick={one.go}
+                onClick={entry.go}
               >
                 <Icon size={16} stroke={1.6} />
                 <Text span size="sm" truncate flex={1}>
-                  {one.name}
+                  {entry.name}
                 </Text>
                 <Group gap={6}>
                   <Text span size="xs" c="dimmed">
-                    {one.hint ?? one.group}
+                    {entry.hint ?? entry.group}
                   </Text>
                 </Group>
               </UnstyledButton>

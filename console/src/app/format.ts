@@ -80,7 +80,7 @@ function formatsIn(language: Language, texts: Texts) {
     /** The clock with its seconds. */
     clock: (atMs: number): string => second().format(atMs),
     /** The clock today, else with the day. */
-    at: (atMs: number): string =>
+    moment: (atMs: number): string =>
       new Date(atMs).toDateString() === new Date().toDateString() ? clock().format(atMs) : day().format(atMs),
     /** How long money lasts until a time. */
     lasting: (untilMs: number | null): string => {

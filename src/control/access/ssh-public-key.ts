@@ -31,18 +31,19 @@ const refusePrivateKey = (): never =>
 
 const readerOf = (blob: Uint8Array) => {
   const view = new DataView(blob.buffer, blob.byteOffset, blob.byteLength);
-  let at = 0;
+  let position = 0;
   return {
     next(what: string): Uint8Array {
-      if (at + 4 > blob.length) return refuse(`is cut short: its blob ends before the ${what}; ${EXAMPLE}`);
-      const length = view.getUint32(at);
-      if (length > blob.length - at - 4) return refuse(`is cut short: its blob ends inside the ${what}; ${EXAMPLE}`);
-      const part = blob.subarray(at + 4, at + 4 + length);
-      at += 4 + length;
+      if (position + 4 > blob.length) return refuse(`is cut short: its blob ends before the ${what}; ${EXAMPLE}`);
+      const length = view.getUint32(position);
+      if (length > blob.length - position - 4)
+        return refuse(`is cut short: its blob ends inside the ${what}; ${EXAMPLE}`);
+      const part = blob.subarray(position + 4, position + 4 + length);
+      position += 4 + length;
       return part;
     },
     end(): void {
-      if (at !== blob.length) refuse(`has ${blob.length - at} bytes after the end of the key; ${EXAMPLE}`);
+      if (position !== blob.length) refuse(`has ${blob.length - position} bytes after the end of the key; ${EXAMPLE}`);
     },
   };
 };

@@ -88,23 +88,23 @@ export interface ComputeUseCases {
 
 type Given = Kernel & AccessParts & DeliveryParts & MoneyParts & StorageParts & RegionParts & ComputeOptions;
 
-function makeParts(given: Given) {
-  const { time, log, routes, randomUuid } = given;
-  const stopPolicyRules = given.stopPolicyRules ?? { capRunMs: null, idle: null };
-  const idleLimits = { ...defaultIdleLimits, ...given.idleLimits };
-  const stopAutomatically = makeStopAutomatically(given);
+function makeParts(parts: Given) {
+  const { time, log, routes, randomUuid } = parts;
+  const stopPolicyRules = parts.stopPolicyRules ?? { capRunMs: null, idle: null };
+  const idleLimits = { ...defaultIdleLimits, ...parts.idleLimits };
+  const stopAutomatically = makeStopAutomatically(parts);
   return {
-    ...given,
+    ...parts,
     idleLimits,
-    orphans: given.orphans ?? defaultOrphanPolicy,
+    orphans: parts.orphans ?? defaultOrphanPolicy,
     stopPolicyRules,
     firstStopPolicy: initialStopPolicy(stopPolicyRules),
-    quoteSigner: makeQuoteSigner(given.secretsKey),
-    variables: makeVariables(given),
+    quoteSigner: makeQuoteSigner(parts.secretsKey),
+    variables: makeVariables(parts),
     stopAutomatically,
-    idleDetector: makeIdleDetector({ ...given, idleLimits, stopAutomatically }),
-    sampler: makeSampler(given),
-    health: makeHealthChecks(given),
+    idleDetector: makeIdleDetector({ ...parts, idleLimits, stopAutomatically }),
+    sampler: makeSampler(parts),
+    health: makeHealthChecks(parts),
     terminalHost: makeTerminalHost({ engine: routes, holder: randomUuid(), time, log }),
   };
 }

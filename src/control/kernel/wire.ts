@@ -37,12 +37,12 @@ const EXPIRE_INTERVAL_MS = 60_000;
 
 export type Kernel = ReturnType<typeof wireKernel>['parts'];
 
-export function wireKernel(given: KernelOptions) {
-  const { secretsKey, randomBytes, randomUuid, random, store, regions, time, alone, eventRetentionMs } = given;
-  const reserve = given.reserve ?? noReserve;
-  const hold = given.hold ?? permanentHold;
+export function wireKernel(options: KernelOptions) {
+  const { secretsKey, randomBytes, randomUuid, random, store, regions, time, alone, eventRetentionMs } = options;
+  const reserve = options.reserve ?? noReserve;
+  const hold = options.hold ?? permanentHold;
   const shutdown = new AbortController();
-  const log = makeOutageLog(given.log, { regions, reserve });
+  const log = makeOutageLog(options.log, { regions, reserve });
   const stopping = shutdown.signal;
   const parts = {
     store,
@@ -57,12 +57,12 @@ export function wireKernel(given: KernelOptions) {
     eventRetentionMs,
     reserve,
     hold,
-    limits: { ...defaultLimits, ...given.limits },
-    spotGraceMs: given.spotGraceMs ?? DEFAULT_SPOT_GRACE_MS,
+    limits: { ...defaultLimits, ...options.limits },
+    spotGraceMs: options.spotGraceMs ?? DEFAULT_SPOT_GRACE_MS,
     changes: makeChanges(),
     shutdown,
     stopping,
-    ...makeCatalogCache(given),
+    ...makeCatalogCache(options),
     idempotent: makeIdempotent(secretsKey),
     seal: makeSeal({ key: secretsKey, randomBytes }),
     scheduler: makeScheduler({ time, log, stopping, hold }),

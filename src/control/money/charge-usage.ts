@@ -89,9 +89,9 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     meter !== 'compute' ||
     (isHeld === 1 ? metering.isRunning(regionId, subjectId) : !metering.isUnseen(regionId, subjectId));
 
-  async function book(of: Pick<DuePeriods, 'regionId' | 'untilMs'>): Promise<void> {
-    if (of.untilMs <= (bookedUntilMs.get(of.regionId) ?? 0)) return;
-    const due = { ...of, heldUntilMs: of.untilMs - HELD_MS, nowMs: clock.now() };
+  async function book(region: Pick<DuePeriods, 'regionId' | 'untilMs'>): Promise<void> {
+    if (region.untilMs <= (bookedUntilMs.get(region.regionId) ?? 0)) return;
+    const due = { ...region, heldUntilMs: region.untilMs - HELD_MS, nowMs: clock.now() };
     for (let afterId = 0; afterId < Number.MAX_SAFE_INTEGER;) {
       const untilId = (await endOfChargingWindow(store.read, afterId, WINDOW_SIZE)) ?? Number.MAX_SAFE_INTEGER;
       const window = { afterId, untilId };
@@ -101,7 +101,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
       metering.noteBooking();
       if (page.gaps.length > 0) await reportGaps(page.gaps);
     }
-    bookedUntilMs.set(of.regionId, of.untilMs);
+    bookedUntilMs.set(region.regionId, region.untilMs);
   }
 
   async function reportGaps(gaps: Booking['gaps']): Promise<void> {

@@ -191,13 +191,13 @@ interface Reversal {
   nowMs: number;
 }
 
-async function writeReversal(tx: Db, { caller, given, reason, nowMs }: Reversal): Promise<CreditEntry> {
-  const { accountId, grantId } = given;
+async function writeReversal(tx: Db, { caller, given: reversed, reason, nowMs }: Reversal): Promise<CreditEntry> {
+  const { accountId, grantId } = reversed;
   const {
     wallets,
     wallet: { purse },
   } = await lockWallet(tx, accountId);
-  const amountMicros = grantId === '' ? wholeDeposit(given, purse) : leftOf(given, purse);
+  const amountMicros = grantId === '' ? wholeDeposit(reversed, purse) : leftOf(reversed, purse);
   const after =
     grantId === ''
       ? { ...purse, cashMicros: purse.cashMicros - amountMicros }
@@ -210,13 +210,13 @@ async function writeReversal(tx: Db, { caller, given, reason, nowMs }: Reversal)
     accountId,
     atMs: nowMs,
     kind: 'reversal',
-    fromLedger: given.toLedger,
-    toLedger: given.fromLedger,
+    fromLedger: reversed.toLedger,
+    toLedger: reversed.fromLedger,
     amountMicros: Number(amountMicros),
     grantId,
     reason,
     byAccountId: caller.accountId,
-    reversesId: given.id,
+    reversesId: reversed.id,
   });
   return publicEntry(entry);
 }

@@ -241,21 +241,21 @@ async function refund(
     tx,
     refunds.flatMap(({ grantId }) => (grantId === '' ? [] : [grantId])),
   );
-  for (const one of refunds)
+  for (const refund of refunds)
     await insertEntry(tx, {
       ...plainEntry,
       accountId,
       atMs: nowMs,
       kind: 'refund',
       fromLedger: 'revenue',
-      toLedger: one.ledger,
-      amountMicros: Number(one.amountMicros),
-      grantId: one.grantId,
+      toLedger: refund.ledger,
+      amountMicros: Number(refund.amountMicros),
+      grantId: refund.grantId,
       subjectId: instance.id,
       meter: 'compute',
       reason,
       ...(units && { ...units, priceMicros: Number(units.priceMicros) }),
-      reversesId: one.entryId,
+      reversesId: refund.entryId,
     });
   await saveWallets(tx, wallets, [{ accountId, purse: refundTo(wallet.purse, grants, refunds) }]);
   return refunds.reduce((sum, one) => sum + one.amountMicros, 0n);

@@ -160,9 +160,9 @@ export async function report(
   }: Grouping & { keyOf?: (row: TimeRow | MoneyRow) => string; limit?: (rows: number) => void },
 ): Promise<ReportRow[]> {
   const rows = new Map<string, ReportRow>();
-  const rowOf = ({ fromMs, untilMs }: TimeSpan, found: TimeRow | MoneyRow): ReportRow => {
-    const key = `${fromMs} ${keyOf(found)}`;
-    const { subjectId = '', typeId = '', labels = null, meter } = found;
+  const rowOf = ({ fromMs, untilMs }: TimeSpan, source: TimeRow | MoneyRow): ReportRow => {
+    const key = `${fromMs} ${keyOf(source)}`;
+    const { subjectId = '', typeId = '', labels = null, meter } = source;
     const row = rows.get(key) ?? {
       fromMs,
       untilMs,
@@ -180,7 +180,7 @@ export async function report(
       uncollectedMicros: 0,
       lastId: null,
     };
-    if (found.lastId !== null && found.lastId > (row.lastId ?? 0)) row.lastId = found.lastId;
+    if (source.lastId !== null && source.lastId > (row.lastId ?? 0)) row.lastId = source.lastId;
     rows.set(key, row);
     limit?.(rows.size);
     return row;
@@ -210,18 +210,18 @@ export async function report(
     }
   for (const span of spans) {
     for await (const found of moneyRows(deps, accountId, span, grouping, parts))
-      for (const one of found) {
-        const micros = revenueOf({ ...one, amountMicros: one.micros });
+      for (const money of found) {
+        const micros = revenueOf({ ...money, amountMicros: money.micros });
         if (micros === 0) continue;
-        const row = rowOf(span, one);
+        const row = rowOf(span, money);
         row.amountMicros += micros;
-        if (one.kind !== 'charge') row[micros > 0 ? 'purchasedMicros' : 'refundedMicros'] += Math.abs(micros);
-        if (one.isOfUse === 1 && one.priceMicros) {
-          const use = priced(row, one.meter, one.priceMicros, micros < 0);
+        if (money.kind !== 'charge') row[micros > 0 ? 'purchasedMicros' : 'refundedMicros'] += Math.abs(micros);
+        if (money.isOfUse === 1 && money.priceMicros) {
+          const use = priced(row, money.meter, money.priceMicros, micros < 0);
           use.amountMicros += micros;
-          if (use.isRefund) use.quantityMs += (micros / one.priceMicros) * priceUnitMs(one.meter);
+          if (use.isRefund) use.quantityMs += (micros / money.priceMicros) * priceUnitMs(money.meter);
         }
-        if (one.fromLedger === 'uncollected') row.uncollectedMicros += micros;
+        if (money.fromLedger === 'uncollected') row.uncollectedMicros += micros;
       }
     if (spans.length > 1) await nextTurn(deps.time);
   }

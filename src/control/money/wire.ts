@@ -38,10 +38,10 @@ export interface MoneyUseCases {
   credits: Credits;
 }
 
-export function wireMoney(given: Kernel & MoneyOptions) {
-  const { stripeSecret, isBilled = true } = given;
-  const metering = makeMetering({ ...given, isBilled });
-  const deps = { ...given, metering };
+export function wireMoney(parts: Kernel & MoneyOptions) {
+  const { stripeSecret, isBilled = true } = parts;
+  const metering = makeMetering({ ...parts, isBilled });
+  const deps = { ...parts, metering };
   const readStripe = stripeSecret === undefined ? undefined : makeReadStripe(stripeSecret);
   const useCases: MoneyUseCases = {
     books: makeBooks(deps),
@@ -58,7 +58,7 @@ export function wireMoney(given: Kernel & MoneyOptions) {
     task('follow budgets', CHARGE_INTERVAL_MS, makeFollowBudgets({ ...deps, ...needs })),
   ];
   /** Follows the setting of billing. */
-  const start = () => given.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
+  const start = () => parts.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
   return { parts: { metering, followMoney: makeFollowMoney(deps) }, useCases, tasks, start };
 }
 

@@ -26,7 +26,7 @@ export function refuseUndated(sent: object, member: 'prices' | 'storagePrices'):
 /** Refuses a time at which the prices cannot begin. */
 export async function refuseDate(
   tx: Db,
-  of: Priced,
+  priced: Priced,
   { fromMs, nowMs }: { fromMs: number; nowMs: number },
 ): Promise<void> {
   const latestMs = nowMs + MAX_AHEAD_DAYS * DAY_MS;
@@ -40,10 +40,10 @@ export async function refuseDate(
       'field_value',
       `field "fromUnixMs" is ${fromMs} (${dateOf(fromMs)}): send a time until ${dateOf(latestMs)}, at most ${MAX_AHEAD_DAYS} days ahead`,
     );
-  if ((await scheduledPrices(tx, of)).some((scheduled) => scheduled.fromMs === fromMs))
+  if ((await scheduledPrices(tx, priced)).some((scheduled) => scheduled.fromMs === fromMs))
     throw new Refusal(
       'not_now',
-      `other prices are scheduled for ${dateOf(fromMs)}: choose another time, or withdraw them with ${withdrawal(of, fromMs)}`,
+      `other prices are scheduled for ${dateOf(fromMs)}: choose another time, or withdraw them with ${withdrawal(priced, fromMs)}`,
     );
 }
 

@@ -37,18 +37,18 @@ export function makeFileSystemReader(deps: FileSystemDeps) {
   }
 
   return async ({ regionId, engine, pools }: RegionDrivers): Promise<Map<string, FileSystem>> => {
-    const found = new Map<string, FileSystem>();
+    const fileSystems = new Map<string, FileSystem>();
     const add = (space: Space | null, name: string): FileSystem | null => {
       if (space === null) return null;
       const key = `${regionId} ${space.device ?? name}`;
-      const system = found.get(key) ?? { space, pools: [], holdsRoots: false };
-      found.set(key, system);
+      const system = fileSystems.get(key) ?? { space, pools: [], holdsRoots: false };
+      fileSystems.set(key, system);
       return system;
     };
     const roots = add(await spaceOf((signal) => engine.rootDiskSpace(signal)), 'engine');
     if (roots) roots.holdsRoots = true;
     for (const pool of pools) add(await spaceOf(() => pool.storage.space()), pool.name)?.pools.push(pool);
     if (roots && !warned.has(regionId)) await warnOfSharing(regionId, roots);
-    return found;
+    return fileSystems;
   };
 }

@@ -79,18 +79,18 @@ const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promi
 
 async function writeResult(
   { store, time, guard, subject, metering }: Work,
-  found: Snapshot,
+  snapshot: Snapshot,
   kind: string,
   data: object,
   alsoWrite?: (tx: Db) => Promise<void>,
 ): Promise<ReconcileResult> {
   const written = await store.write(async (tx) => {
-    if (!(await writeReconciledSnapshot(tx, guard, found))) return false;
+    if (!(await writeReconciledSnapshot(tx, guard, snapshot))) return false;
     await alsoWrite?.(tx);
-    const usage = { before: usageOfSnapshot(subject), after: usageOfSnapshot(found), mayRefuse: false };
-    const event = { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data, usage };
-    const rates = { before: rateOfSnapshot(subject), after: rateOfSnapshot(found) };
-    await metering.appendEvent(tx, event, meteredStorage(found), rates);
+    const usage = { before: usageOfSnapshot(subject), after: usageOfSnapshot(snapshot), mayRefuse: false };
+    const event = { accountId: snapshot.ownerId, atMs: time.now(), kind, subjectId: snapshot.id, data, usage };
+    const rates = { before: rateOfSnapshot(subject), after: rateOfSnapshot(snapshot) };
+    await metering.appendEvent(tx, event, meteredStorage(snapshot), rates);
     return true;
   });
   return { dueAtMs: written ? null : time.now() };

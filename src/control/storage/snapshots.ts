@@ -38,14 +38,14 @@ async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promi
 export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
   const { store, regions, freeSpace, randomUuid } = deps;
   return {
-    create: ({ accountId, username }, { volumeId: of, name }, idempotency) =>
+    create: ({ accountId, username }, { volumeId, name }, idempotency) =>
       requestReconcile(deps, { subject: 'snapshot' }, accountId, idempotency, async (tx, nowMs) => {
-        const volume = await lockVolume(tx, accountId, of);
+        const volume = await lockVolume(tx, accountId, volumeId);
         refuseUnlessBound(volume, 'take a snapshot of');
         const { regionId, sizeGB } = volume;
         const drivers = regions.of(regionId);
-        const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: of })).pool);
-        refuseWithoutCopies(pool, `take a snapshot of volume ${of}`);
+        const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: volumeId })).pool);
+        refuseWithoutCopies(pool, `take a snapshot of volume ${volumeId}`);
         freeSpace.refuseIfNearlyFull([pool]);
         const snapshot: Snapshot = {
           id: snapshotId(randomUuid()),
@@ -67,7 +67,7 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         const { id, ownerId } = snapshot;
         const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, ...promised(sizeGB) };
         await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
-        const data = { name, volumeId: of, sizeGB };
+        const data = { name, volumeId, sizeGB };
         const usage = { before: {}, after: usageOfSnapshot(snapshot), mayRefuse: true };
         const event = { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data, usage };
         const rates = { before: null, after: rateOfSnapshot(snapshot) };

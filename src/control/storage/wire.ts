@@ -51,18 +51,18 @@ export interface StorageUseCases {
   heldDisks: Pick<HeldDisks, 'list'>;
 }
 
-export function wireStorage(given: Kernel & Pick<MeteredDeps, 'metering'> & StorageOptions) {
-  const { store, regions, time, log, scheduler, diskReserveShare = null } = given;
-  const allocator = makeAllocator(given);
+export function wireStorage(options: Kernel & Pick<MeteredDeps, 'metering'> & StorageOptions) {
+  const { store, regions, time, log, scheduler, diskReserveShare = null } = options;
+  const allocator = makeAllocator(options);
   const parts = {
     allocator,
     diskReserveShare,
-    freeSpace: makeFreeSpaceMonitor({ ...given, diskReserveShare, allocator }),
+    freeSpace: makeFreeSpaceMonitor({ ...options, diskReserveShare, allocator }),
     volumePages: makeVolumePages(),
     diskHolders: makeDiskHolders(),
-    heldDisks: makeHeldDisks(given),
+    heldDisks: makeHeldDisks(options),
   };
-  const deps = { ...given, ...parts };
+  const deps = { ...options, ...parts };
   const { diskHolders, freeSpace, heldDisks } = parts;
   const useCases: StorageUseCases = {
     volumes: makeVolumes(deps),

@@ -94,7 +94,7 @@ export function trackGrowth(firstFreeBytes: number, firstMs: number): GrowthTrac
 
     due(writers, headroomBytes) {
       const isShort = fallenBytes - fallen.baseBytes >= headroomBytes;
-      const found = writers.filter((writer) => {
+      const suspects = writers.filter((writer) => {
         const { rootBytes, countedAtBytes } = trackOf(writer);
         const { rootSizeGB } = writer;
         const mostBytes = fallenBytes - countedAtBytes;
@@ -105,7 +105,7 @@ export function trackGrowth(firstFreeBytes: number, firstMs: number): GrowthTrac
       askedAtBytes = fallenBytes;
       const ids = new Set(writers.map(({ id }) => id));
       for (const id of tracks.keys()) if (!ids.has(id)) tracks.delete(id);
-      return found;
+      return suspects;
     },
 
     noteCount(writer, { rootBytes, otherBytes, knownOtherBytes }) {

@@ -39,33 +39,33 @@ export class ChunkedBody {
   }
 
   #read(piece: Buffer, from: number, parts: Buffer[]): number {
-    let at = from;
-    while (at < piece.length) {
+    let position = from;
+    while (position < piece.length) {
       switch (this.#stage) {
         case 'data': {
-          const end = Math.min(piece.length, at + this.#left);
-          this.#left -= end - at;
-          parts.push(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
-          at = end;
+          const end = Math.min(piece.length, position + this.#left);
+          this.#left -= end - position;
+          parts.push(position === 0 && end === piece.length ? piece : piece.subarray(position, end));
+          position = end;
           if (this.#left > 0) break;
           this.#stage = 'dataEnd';
           this.#left = 2;
           break;
         }
         case 'dataEnd':
-          if (piece[at] !== (this.#left === 2 ? CR : LF)) throw new ResponseFault('a chunk longer than its size');
-          at += 1;
+          if (piece[position] !== (this.#left === 2 ? CR : LF)) throw new ResponseFault('a chunk longer than its size');
+          position += 1;
           this.#left -= 1;
           if (this.#left === 0) this.#stage = 'size';
           break;
         case 'size':
         case 'trailers': {
-          const end = piece.indexOf(LF, at);
-          this.#line += piece.toString('latin1', at, end < 0 ? piece.length : end + 1);
+          const end = piece.indexOf(LF, position);
+          this.#line += piece.toString('latin1', position, end < 0 ? piece.length : end + 1);
           this.#checkLength();
           if (end < 0) return -1;
-          at = end + 1;
-          if (this.#onLine()) return at;
+          position = end + 1;
+          if (this.#onLine()) return position;
           break;
         }
         default:

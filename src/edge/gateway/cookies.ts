@@ -40,18 +40,18 @@ export const shareTokenOf = (
 ): string | null => theOne(cookies, shareNameOf(secure, surface));
 
 function theOne(cookies: readonly string[], name: string): string | null {
-  let found: string | null = null;
+  let match: string | null = null;
   for (const header of cookies) {
     if (!header.includes(name)) continue;
     for (const pair of header.split(';')) {
       const equals = pair.indexOf('=');
       if (equals < 0 || pair.slice(0, equals).trim() !== name) continue;
       const value = pair.slice(equals + 1).trim();
-      if (found !== null && found !== value) return null;
-      found = value;
+      if (match !== null && match !== value) return null;
+      match = value;
     }
   }
-  return found === '' ? null : found;
+  return match === '' ? null : match;
 }
 
 /** Removes Berth's cookies from a `Cookie` header; null if none is left. */

@@ -293,7 +293,10 @@ export class Gateway {
         const { forwarding } = this.#deps;
         const portDomain = this.#portDomain;
         const { peer } = connection;
-        const answer = await open({ forwarding, apiOrigin, portDomain }, { method, head, query, at, ownOrigin, peer });
+        const answer = await open(
+          { forwarding, apiOrigin, portDomain },
+          { method, head, query, target: at, ownOrigin, peer },
+        );
         return sendAnswer(req, res, answer, head.accept);
       }
       case 'lab':

@@ -103,18 +103,18 @@ export class LabAssets {
   }
 
   async #read(versions: string): Promise<void> {
-    const found = new Map<string, Build>();
+    const builds = new Map<string, Build>();
     for (const version of await namesIn(versions)) {
       const lab = join(versions, version, 'lab');
-      for (const name of (await namesIn(lab)).filter((one) => BUILD.test(one) && !found.has(one))) {
+      for (const name of (await namesIn(lab)).filter((one) => BUILD.test(one) && !builds.has(one))) {
         const folder = join(lab, name);
         const known = this.#builds.get(name);
         const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
         const files = new Set(entries.filter((entry) => entry.isFile()).map((entry) => entry.name));
-        found.set(name, known?.folder === folder ? known : { folder, files, contents: known?.contents ?? new Map() });
+        builds.set(name, known?.folder === folder ? known : { folder, files, contents: known?.contents ?? new Map() });
       }
     }
-    this.#builds = found;
+    this.#builds = builds;
   }
 }
 

@@ -19,13 +19,13 @@ export interface OpenLinkRequest {
   head: Head;
   query: string;
   /** Port whose own host was addressed; null: the gateway's host. */
-  at: { instanceId: string; port: number } | null;
+  target: { instanceId: string; port: number } | null;
   ownOrigin: string;
   peer: Peer;
 }
 
 export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<Answer> {
-  const { method, head, query, at, ownOrigin } = request;
+  const { method, head, query, target: at, ownOrigin } = request;
   // A HEAD of a link previewer must not consume the key.
   if (method !== 'GET') return { ...badRequest('open the link with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
@@ -78,7 +78,7 @@ const originOf = (referer: string | null): string | null => {
   return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
 };
 
-const confirmation = (at: OpenLinkRequest['at'], search: URLSearchParams): Answer => ({
+const confirmation = (at: OpenLinkRequest['target'], search: URLSearchParams): Answer => ({
   status: 200,
   code: 'forbidden',
   title: 'Open this instance?',

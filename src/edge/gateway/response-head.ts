@@ -68,18 +68,18 @@ export function readResponseHead(text: string, method: string): ResponseHead {
 /** Parses `name: value` lines of a head or trailer from an offset. */
 export function readFields(text: string, from: number): string[] {
   const raw: string[] = [];
-  for (let at = from; at < text.length;) {
-    let end = text.indexOf('\r\n', at);
+  for (let position = from; position < text.length;) {
+    let end = text.indexOf('\r\n', position);
     if (end < 0) end = text.length;
-    const colon = text.indexOf(':', at);
+    const colon = text.indexOf(':', position);
     if (colon < 0 || colon > end) throw new ResponseFault('a line that is not a header');
-    const name = text.slice(at, colon);
+    const name = text.slice(position, colon);
     // Also refuses continuation lines, which begin with a space.
     if (!TOKEN.test(name)) throw new ResponseFault('a header with an invalid name');
     const value = text.slice(colon + 1, end).trim();
     if (BROKEN.test(value)) throw new ResponseFault('control characters, or a line that does not end in CRLF');
     raw.push(name, value);
-    at = end + 2;
+    position = end + 2;
   }
   return raw;
 }

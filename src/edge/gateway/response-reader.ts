@@ -50,10 +50,10 @@ export class ResponseReader {
     return true;
   }
 
-  #feedHead(piece: Buffer, at: number): number {
+  #feedHead(piece: Buffer, position: number): number {
     const begun = this.#begun;
-    const whole = begun === null ? piece : Buffer.concat([begun, piece.subarray(at)]);
-    const from = begun === null ? at : 0;
+    const whole = begun === null ? piece : Buffer.concat([begun, piece.subarray(position)]);
+    const from = begun === null ? position : 0;
     const end = whole.indexOf(HEAD_END, begun === null ? from : Math.max(0, begun.length - 3));
     if ((end < 0 ? whole.length : end) - from > this.#maxHeaderBytes)
       throw new ResponseFault('a response head beyond the size limit');
@@ -65,7 +65,7 @@ export class ResponseReader {
     this.#begun = null;
     this.#onHead(readResponseHead(whole.toString('latin1', from, end), this.#method));
     const next = end + HEAD_END.length;
-    return begun === null ? next : at + next - begun.length;
+    return begun === null ? next : position + next - begun.length;
   }
 
   #onHead(head: ResponseHead): void {
@@ -83,18 +83,18 @@ export class ResponseReader {
     if (head.status >= 200 && this.#left === 0) this.#finish(sink, NONE);
   }
 
-  #feedBody(piece: Buffer, at: number, sink: ResponseSink): number {
+  #feedBody(piece: Buffer, position: number, sink: ResponseSink): number {
     if (this.#chunked !== null) {
-      const end = this.#chunked.feed(piece, at, sink);
+      const end = this.#chunked.feed(piece, position, sink);
       if (end < 0) return piece.length;
       const trailers = this.#chunked.trailers();
       this.#chunked = null;
       this.#finish(sink, trailers);
       return end;
     }
-    const end = Math.min(piece.length, at + this.#left);
-    this.#left -= end - at;
-    sink.onData(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
+    const end = Math.min(piece.length, position + this.#left);
+    this.#left -= end - position;
+    sink.onData(position === 0 && end === piece.length ? piece : piece.subarray(position, end));
     if (this.#left === 0) this.#finish(sink, NONE);
     return end;
   }

@@ -69,9 +69,9 @@ export function upstreamHeaders(
   const headers: string[] = [];
   const notebook = target.mount === 'notebook';
   const withoutCredentials = notebook || authorized.accessGrant.kind === 'credential';
-  for (let at = 0; at < names.length; at += 1) {
-    const name = names[at] ?? '';
-    const value = raw[2 * at + 1] ?? '';
+  for (let index = 0; index < names.length; index += 1) {
+    const name = names[index] ?? '';
+    const value = raw[2 * index + 1] ?? '';
     if (ENDS_HERE.has(name) || isForwardedFamily(name)) continue;
     if (connection.length > 0 && name !== 'host' && name !== 'content-length' && connection.includes(name)) continue;
     // The Referer of a page whose URL still had its token.
@@ -80,8 +80,8 @@ export function upstreamHeaders(
       const rest = upstreamCookie(value);
       if (rest !== null) headers.push('cookie', rest);
     } else if (name === 'authorization' || name === 'x-api-key') {
-      if (!withoutCredentials && !holdsOurs(value, issuer)) headers.push(raw[2 * at] ?? name, value);
-    } else headers.push(raw[2 * at] ?? name, value);
+      if (!withoutCredentials && !holdsOurs(value, issuer)) headers.push(raw[2 * index] ?? name, value);
+    } else headers.push(raw[2 * index] ?? name, value);
   }
   if (notebook) headers.push('Authorization', `token ${authorized.route.notebookToken}`);
   if (target.mount === 'forward') headers.push('X-Forwarded-Prefix', target.prefix);

@@ -33,22 +33,22 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
  * second.
  */
 export function cookieOf(header: string, name: string): string | undefined {
-  let found: string | undefined;
-  let at = 0;
-  while (at < header.length) {
-    const semicolon = header.indexOf(';', at);
+  let match: string | undefined;
+  let position = 0;
+  while (position < header.length) {
+    const semicolon = header.indexOf(';', position);
     const end = semicolon < 0 ? header.length : semicolon;
-    while (header.charCodeAt(at) === 0x20) at += 1;
-    if (header.startsWith(name, at) && header.charCodeAt(at + name.length) === 0x3d) {
-      const value = header.slice(at + name.length + 1, end).trim();
-      if (found !== undefined && found !== value) {
+    while (header.charCodeAt(position) === 0x20) position += 1;
+    if (header.startsWith(name, position) && header.charCodeAt(position + name.length) === 0x3d) {
+      const value = header.slice(position + name.length + 1, end).trim();
+      if (match !== undefined && match !== value) {
         throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (the request has two different ${name} cookies)`);
       }
-      found = value;
+      match = value;
     }
-    at = end + 1;
+    position = end + 1;
   }
-  return found;
+  return match;
 }
 
 export function accessCookie(token: string, maxAgeS: number, secure: boolean): string {

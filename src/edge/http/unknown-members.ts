@@ -25,19 +25,19 @@ export function unknownMembers(shape: Shape, body: unknown): readonly UnknownMem
   return found;
 }
 
-function collect(shape: Shape, value: unknown, prefix: string, found: UnknownMember[]): void {
+function collect(shape: Shape, value: unknown, prefix: string, unknown: UnknownMember[]): void {
   if (shape.type === 'array' && holdsObjects(shape.item) && Array.isArray(value)) {
-    for (let at = 0; at < value.length && found.length <= MAX_NAMED; at += 1)
-      collect(shape.item, value[at], `${prefix.slice(0, -1)}[${at}].`, found);
+    for (let at = 0; at < value.length && unknown.length <= MAX_NAMED; at += 1)
+      collect(shape.item, value[at], `${prefix.slice(0, -1)}[${at}].`, unknown);
   }
   if (shape.type !== 'object' || !isObject(value)) return;
   const { byName } = shape;
   for (const name of Object.keys(value)) {
     const field = byName.get(name);
     if (field === undefined) {
-      found.push({ prefix, name, fields: byName });
-      if (found.length > MAX_NAMED) return;
-    } else if (holdsObjects(field)) collect(field, value[name], `${prefix}${name}.`, found);
+      unknown.push({ prefix, name, fields: byName });
+      if (unknown.length > MAX_NAMED) return;
+    } else if (holdsObjects(field)) collect(field, value[name], `${prefix}${name}.`, unknown);
   }
 }
 

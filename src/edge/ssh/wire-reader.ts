@@ -10,11 +10,11 @@ export interface WireReader {
 }
 
 export function readerOf(whole: Buffer): WireReader {
-  let at = 0;
+  let position = 0;
   const skip = (length: number): number => {
-    const from = at;
+    const from = position;
     if (from + length > whole.length) throw new Error('the data is incomplete');
-    at += length;
+    position += length;
     return from;
   };
   const uint32 = (): number => whole.readUInt32BE(skip(4));
@@ -29,10 +29,10 @@ export function readerOf(whole: Buffer): WireReader {
     uint32,
     uint64: () => whole.readBigUInt64BE(skip(8)),
     get at() {
-      return at;
+      return position;
     },
     get isEnd() {
-      return at === whole.length;
+      return position === whole.length;
     },
   };
 }

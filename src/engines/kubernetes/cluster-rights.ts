@@ -28,23 +28,23 @@ export function neededRights({
   reach,
   networkImage,
 }: Pick<KubernetesEngineSettings, 'reach' | 'networkImage'>): Right[] {
-  const of = (group: string, resource: string, verbs: readonly string[]): Right[] =>
+  const rightsTo = (group: string, resource: string, verbs: readonly string[]): Right[] =>
     verbs.map((verb) => ({ group, resource, verb }));
   return [
-    ...of('apps', 'statefulsets', FOLLOWED),
-    ...of('', 'pods', FOLLOWED),
-    ...of('', 'secrets', CHANGED),
-    ...of('', 'services', CHANGED),
-    ...of('networking.k8s.io', 'networkpolicies', FOLLOWED),
-    ...of('', 'persistentvolumeclaims', FOLLOWED),
-    ...of('', 'events', ['list']),
+    ...rightsTo('apps', 'statefulsets', FOLLOWED),
+    ...rightsTo('', 'pods', FOLLOWED),
+    ...rightsTo('', 'secrets', CHANGED),
+    ...rightsTo('', 'services', CHANGED),
+    ...rightsTo('networking.k8s.io', 'networkpolicies', FOLLOWED),
+    ...rightsTo('', 'persistentvolumeclaims', FOLLOWED),
+    ...rightsTo('', 'events', ['list']),
     // Servers ask for `get` or for `create`, by version.
-    ...of('', 'pods/exec', ['get', 'create']),
-    ...(reach === 'portForward' ? of('', 'pods/portforward', ['get', 'create']) : []),
-    ...(networkImage === undefined ? [] : of('', 'pods/ephemeralcontainers', ['patch'])),
-    ...of('', 'pods/log', ['get']),
-    ...of('', 'nodes', ['list']),
-    ...of('storage.k8s.io', 'storageclasses', ['get', 'list']),
+    ...rightsTo('', 'pods/exec', ['get', 'create']),
+    ...(reach === 'portForward' ? rightsTo('', 'pods/portforward', ['get', 'create']) : []),
+    ...(networkImage === undefined ? [] : rightsTo('', 'pods/ephemeralcontainers', ['patch'])),
+    ...rightsTo('', 'pods/log', ['get']),
+    ...rightsTo('', 'nodes', ['list']),
+    ...rightsTo('storage.k8s.io', 'storageclasses', ['get', 'list']),
   ];
 }
 

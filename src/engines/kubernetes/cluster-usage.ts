@@ -132,7 +132,7 @@ export function makeClusterUsage(context: ClusterContext): Engine['usage'] {
     signal: AbortSignal,
     { countersOnly = false }: UsageOptions,
   ): Promise<Map<InstanceId, Usage>> {
-    const found = new Map<InstanceId, Usage>();
+    const usages = new Map<InstanceId, Usage>();
     const one = async (id: InstanceId): Promise<void> => {
       const pod = await ownPod(context, id, signal);
       if (pod === null) return;
@@ -141,10 +141,10 @@ export function makeClusterUsage(context: ClusterContext): Engine['usage'] {
         run === null
           ? { ...stopped, atMs: Date.now() }
           : await readInside(id, run, signal, countersOnly).catch(unlessAway);
-      if (usage !== null) found.set(id, usage);
+      if (usage !== null) usages.set(id, usage);
     };
     await Promise.all(ids.map(one));
-    return found;
+    return usages;
   }
 
   return async (ids, signal, options = {}) => {

@@ -20,7 +20,7 @@ const BIND_PATIENCE_MS = 40_000;
 
 interface CopyOptions {
   cluster: Cluster;
-  at: ClaimClass;
+  claimClass: ClaimClass;
   facts: Pick<ClassReader, 'read'>;
   pods: Pick<FilesPods, 'start' | 'end' | 'untilGone'>;
   elapsed: () => number;
@@ -36,7 +36,7 @@ export interface ClaimCopies {
   removeSnapshot(name: string, signal: AbortSignal): Promise<void>;
 }
 
-export function makeClaimCopies({ cluster, at, facts, pods, elapsed }: CopyOptions): ClaimCopies {
+export function makeClaimCopies({ cluster, claimClass: at, facts, pods, elapsed }: CopyOptions): ClaimCopies {
   async function requireSnapshotClass(): Promise<string> {
     const { snapshotClass, whyNoCopies = 'the class has no snapshots' } = await facts.read();
     if (snapshotClass === undefined) throw new StorageFault('unsupported', whyNoCopies);

@@ -56,7 +56,7 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
   const facts = makeClassReader(cluster, options, elapsed);
   const lists = options.lists ?? makeClaimLists(cluster, options.installation, elapsed);
   const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, placement, idleMs, elapsed });
-  const copies = makeClaimCopies({ cluster, at: options, facts, pods, elapsed });
+  const copies = makeClaimCopies({ cluster, claimClass: options, facts, pods, elapsed });
   const usage = makeClaimUsage(cluster, lists.pods, { elapsed, ageMs: options.usageAgeMs });
   const context: ClaimContext = { cluster, at: options, facts, pods, copies };
 

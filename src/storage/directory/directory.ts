@@ -19,8 +19,8 @@ import {
 } from '../layout.ts';
 import { copyFiles, findLargestEntries, usedBytes } from '../trees.ts';
 
-export function makeDirectoryStorage(at: DiskRoot): Storage {
-  const filesPath = (disk: DiskId): string => join(diskPaths(at.root, disk).folder, 'files');
+export function makeDirectoryStorage(options: DiskRoot): Storage {
+  const filesPath = (disk: DiskId): string => join(diskPaths(options.root, disk).folder, 'files');
 
   async function filesOf(disk: DiskId): Promise<string> {
     const files = filesPath(disk);
@@ -32,8 +32,8 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
     capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
 
     async create(disk, _sizeGB, signal, from) {
-      const { folder, staging } = diskPaths(at.root, disk);
-      await requireRoot(at);
+      const { folder, staging } = diskPaths(options.root, disk);
+      await requireRoot(options);
       if (await isFolder(folder)) return;
       await removeTree(staging);
       await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
@@ -43,7 +43,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
       try {
         if (from !== undefined) {
           const files = await filesOf(from);
-          await requireFreeSpace(at, (await usedBytes(files, signal)) ?? 0);
+          await requireFreeSpace(options, (await usedBytes(files, signal)) ?? 0);
           await copyFiles(files, stagedFiles, signal);
         }
         await moveDurably(staging, folder);
@@ -60,9 +60,9 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
     mount: filesOf,
     files: async (disk) => folderFiles(await filesOf(disk)),
     async unmount(disk) {
-      diskPaths(at.root, disk);
+      diskPaths(options.root, disk);
     },
-    observe: (disk) => observeDisk(at, disk, async () => null),
+    observe: (disk) => observeDisk(options, disk, async () => null),
     usage: async (disk, signal) => usedBytes(filesPath(disk), signal),
     allocation: async () => null,
     async largestEntries(disk, signal) {
@@ -71,13 +71,13 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
     },
 
     async destroy(disk) {
-      const paths = diskPaths(at.root, disk);
+      const paths = diskPaths(options.root, disk);
       await removeTree(paths.staging);
       await destroyFolder(paths);
     },
 
-    listOwned: () => listDisks(at.root),
+    listOwned: () => listDisks(options.root),
     listMounted: async () => [],
-    space: () => readSpace(at.root),
+    space: () => readSpace(options.root),
   };
 }

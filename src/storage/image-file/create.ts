@@ -58,8 +58,8 @@ interface CreateRequest {
   thick: boolean;
 }
 
-export function makeDiskCreator(at: Pick<DiskRoot, 'root' | 'reserveShare'> & { copies: Consistency }) {
-  const { root, copies } = at;
+export function makeDiskCreator(options: Pick<DiskRoot, 'root' | 'reserveShare'> & { copies: Consistency }) {
+  const { root, copies } = options;
   const emptySlots = makeSemaphore(EMPTY_LIMIT);
   const copySlots = makeSemaphore(COPY_LIMIT);
   const writeEmpty = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
@@ -113,7 +113,7 @@ export function makeDiskCreator(at: Pick<DiskRoot, 'root' | 'reserveShare'> & { 
 
   async function copyLive(request: CreateRequest, staging: string, sourceOwnBytes: number): Promise<DiskMetadata> {
     const { disk, signal, thick } = request;
-    await requireFreeSpace(at, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
+    await requireFreeSpace(options, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
     const empty = await createEmpty(request, staging);
     const usedBytes = await withMounted({ ...disk, thick }, staging, async () => {
       await copyFiles(join(sourceIn(staging), 'files'), filesIn(staging), signal);

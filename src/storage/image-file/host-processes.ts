@@ -14,7 +14,7 @@ const targetOf = (path: string): Promise<string> => readlink(path).catch(() => '
  */
 export async function findDiskUsers(device: string | null, mountPoint: string): Promise<HostProcess[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).toSorted((a, b) => Number(a) - Number(b));
-  const found: string[] = [];
+  const users: string[] = [];
   const number =
     device === null ? '' : (await readOrEmpty(join('/sys/block', device.slice('/dev/'.length), 'dev'))).trim();
   const seen = new Set([await targetOf('/proc/self/ns/mnt')]);
@@ -23,11 +23,11 @@ export async function findDiskUsers(device: string | null, mountPoint: string): 
     if (namespace === '' || seen.has(namespace)) continue;
     seen.add(namespace);
     const table = await readOrEmpty(`/proc/${pid}/mountinfo`);
-    if (number !== '' && table.split('\n').some((line) => line.split(' ')[2] === number)) found.push(pid);
+    if (number !== '' && table.split('\n').some((line) => line.split(' ')[2] === number)) users.push(pid);
   }
-  for (const pid of pids) if (found.length < MAX_USERS && (await hasFilesBelow(pid, mountPoint))) found.push(pid);
+  for (const pid of pids) if (users.length < MAX_USERS && (await hasFilesBelow(pid, mountPoint))) users.push(pid);
   return Promise.all(
-    found.slice(0, MAX_USERS).map(async (pid) => ({
+    users.slice(0, MAX_USERS).map(async (pid) => ({
       pid: Number(pid),
       command: (await readOrEmpty(`/proc/${pid}/comm`)).trim(),
     })),

@@ -68,12 +68,12 @@ export interface ImageFileOptions extends DiskRoot {
 
 const BLOCK_BYTES = 512;
 
-export function makeImageFileStorage(at: ImageFileOptions): Storage {
-  const createDisk = makeDiskCreator(at);
-  const folderOf = (disk: DiskId): string => diskPaths(at.root, disk).folder;
+export function makeImageFileStorage(options: ImageFileOptions): Storage {
+  const createDisk = makeDiskCreator(options);
+  const folderOf = (disk: DiskId): string => diskPaths(options.root, disk).folder;
   // A snapshot is never written again.
   const isThick = ({ kind, promisedGB = 0 }: DiskToMake): boolean =>
-    at.thick === true && promisedGB > 0 && kind !== 'snapshot';
+    options.thick === true && promisedGB > 0 && kind !== 'snapshot';
 
   async function mount(disk: DiskId): Promise<string> {
     const folder = folderOf(disk);
@@ -87,11 +87,11 @@ export function makeImageFileStorage(at: ImageFileOptions): Storage {
   }
 
   return {
-    capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: at.copies, dockerInside: true }),
+    capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: options.copies, dockerInside: true }),
 
     async create(disk, sizeGB, signal, from) {
       const folder = folderOf(disk);
-      await requireRoot(at);
+      await requireRoot(options);
       if (!(await isFolder(folder))) await createDisk({ disk, sizeGB, from, signal, thick: isThick(disk) });
     },
 
@@ -125,7 +125,7 @@ export function makeImageFileStorage(at: ImageFileOptions): Storage {
     async observe(disk) {
       const folder = folderOf(disk);
       if ((await isFolder(folder)) && !(await hasImage(folder))) return { kind: 'absent' };
-      return observeDisk(at, disk, async () => (await readMetadata(folder, disk)).sizeGB);
+      return observeDisk(options, disk, async () => (await readMetadata(folder, disk)).sizeGB);
     },
 
     async usage(disk) {
@@ -152,18 +152,18 @@ export function makeImageFileStorage(at: ImageFileOptions): Storage {
     },
 
     async destroy(disk) {
-      const paths = diskPaths(at.root, disk);
+      const paths = diskPaths(options.root, disk);
       await discardStaging(paths.staging);
       await destroyFolder(paths, detachFolder);
     },
 
-    listOwned: () => listDisks(at.root),
+    listOwned: () => listDisks(options.root),
 
     async listMounted() {
       const points = await listMountPoints();
-      return (await listDisks(at.root)).filter((disk) => points.has(mountIn(folderOf(disk))));
+      return (await listDisks(options.root)).filter((disk) => points.has(mountIn(folderOf(disk))));
     },
 
-    space: () => readSpace(at.root),
+    space: () => readSpace(options.root),
   };
 }

@@ -11,7 +11,7 @@ export interface VolumeSizes {
   of(name: string, signal: AbortSignal): Promise<number | 'uncounted' | null>;
 }
 
-export function makeVolumeSizes(client: DockerClient, at: { ageMs: number; elapsed: () => number }): VolumeSizes {
+export function makeVolumeSizes(client: DockerClient, cache: { ageMs: number; elapsed: () => number }): VolumeSizes {
   let last: { atMs: number; sizes: Promise<Map<string, number | 'uncounted'>> } | null = null;
 
   async function read(signal: AbortSignal): Promise<Map<string, number | 'uncounted'>> {
@@ -26,8 +26,8 @@ export function makeVolumeSizes(client: DockerClient, at: { ageMs: number; elaps
 
   return {
     async of(name, signal) {
-      if (last === null || at.elapsed() - last.atMs >= at.ageMs) {
-        const reading = { atMs: at.elapsed(), sizes: read(signal) };
+      if (last === null || cache.elapsed() - last.atMs >= cache.ageMs) {
+        const reading = { atMs: cache.elapsed(), sizes: read(signal) };
         last = reading;
         reading.sizes.catch(() => {
           if (last === reading) last = null;

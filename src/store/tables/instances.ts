@@ -165,20 +165,20 @@ export async function filteredInstancePage(
   { status, withoutReleased = false, sort, ...filter }: InstanceFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ texts: string[]; totalEntries: number }> {
-  let found = db
+  let matching = db
     .selectFrom('instance')
     .where('ownerId', '=', ownerId)
     .where('listed', '=', sql.lit(1))
     .where(matches(db, ownerId, filter));
-  if (status !== undefined) found = found.where('status', 'in', status);
-  if (withoutReleased) found = found.where('status', '<>', 'Released');
+  if (status !== undefined) matching = matching.where('status', 'in', status);
+  if (withoutReleased) matching = matching.where('status', '<>', 'Released');
   const order = orderOf(sort);
   const page = { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) };
   const texts = sort
-    ? db.selectFrom('instance').where('id', 'in', inOrder(found.select('id'), order, page))
-    : found.limit(page.limit).offset(page.offset);
+    ? db.selectFrom('instance').where('id', 'in', inOrder(matching.select('id'), order, page))
+    : matching.limit(page.limit).offset(page.offset);
   const [counted, rows] = await Promise.all([
-    found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
+    matching.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
     inOrder(texts.select(labelledText.as('text')), order).execute(),
   ]);
   return { texts: rows.map(({ text }) => text), totalEntries: counted?.total ?? 0 };

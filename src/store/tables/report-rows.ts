@@ -233,9 +233,9 @@ export async function resourceIds(
   { fromMs, untilMs }: TimeSpan,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const of = sql`"accountId" = ${accountId}`;
+  const isOfAccount = sql`"accountId" = ${accountId}`;
   const next = (last: RawBuilder<unknown>) =>
-    sql`(select min("subjectId") from "usagePeriod" where ${of} and "subjectId" > ${last} and "closedAtMs" is not null)`;
+    sql`(select min("subjectId") from "usagePeriod" where ${isOfAccount} and "subjectId" > ${last} and "closedAtMs" is not null)`;
   const grouped = sql`group by "subjectId" order by "subjectId" limit ${sql.lit(limit)}`;
   // Seeks from one resource to the next: a resource may have a million periods. The plus keeps
   // SQLite from the index of closing times, which has the periods of all resources.
@@ -243,13 +243,13 @@ export async function resourceIds(
     with recursive resource(id) as (
       select ${next(sql`${after}`)} union all select ${next(sql`resource.id`)} from resource where resource.id is not null)
     select "subjectId" from (select id as "subjectId" from resource where id is not null and exists
-      (select 1 from "usagePeriod" where ${of} and "subjectId" = resource.id and "closedAtMs" is not null
+      (select 1 from "usagePeriod" where ${isOfAccount} and "subjectId" = resource.id and "closedAtMs" is not null
         and +"closedAtMs" > ${fromMs} and +"openedAtMs" < ${untilMs}) limit ${sql.lit(limit)}) as closed
     union select "subjectId" from (select "subjectId" from "usagePeriod"
-      where ${of} and "closedAtMs" is null and "subjectId" > ${after}
+      where ${isOfAccount} and "closedAtMs" is null and "subjectId" > ${after}
         and +"openedAtMs" < ${untilMs} ${grouped}) as current
     union select "subjectId" from (select "subjectId" from entry
-      where ${of} and kind <> 'charge' and "subjectId" > ${after}
+      where ${isOfAccount} and kind <> 'charge' and "subjectId" > ${after}
         and "atMs" >= ${fromMs} and "atMs" < ${untilMs} ${grouped}) as paid
     order by 1 limit ${sql.lit(limit)}`.execute(db);
   return rows.map(({ subjectId }) => subjectId);

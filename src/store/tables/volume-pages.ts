@@ -67,7 +67,7 @@ export async function filteredVolumePage(
   { sort, ...filter }: VolumeFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ texts: string[]; totalEntries: number }> {
-  const found = db
+  const matching = db
     .selectFrom('volume')
     .where('ownerId', '=', ownerId)
     .where('listed', '=', sql.lit(1))
@@ -75,10 +75,10 @@ export async function filteredVolumePage(
   const order = orderOf(sort);
   const page = { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) };
   const texts = sort
-    ? db.selectFrom('volume').where('id', 'in', inOrder(found.select('id'), order, page))
-    : found.limit(page.limit).offset(page.offset);
+    ? db.selectFrom('volume').where('id', 'in', inOrder(matching.select('id'), order, page))
+    : matching.limit(page.limit).offset(page.offset);
   const [counted, rows] = await Promise.all([
-    found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
+    matching.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
     inOrder(texts.select(labelledText.as('publicText')), order).execute(),
   ]);
   return { texts: textsOf(rows), totalEntries: counted?.total ?? 0 };

@@ -32,7 +32,7 @@ async function fixture({ lookMs }: { lookMs: number }) {
   let nowMs = 0;
   const copies = makeClaimCopies({
     cluster,
-    at,
+    claimClass: at,
     facts: { read: async () => ({ bindsAtUse: false, snapshotClass: 'snaps' }) },
     pods: { start: async () => {}, end: async () => {}, untilGone: async () => {} },
     elapsed: () => (nowMs += lookMs),

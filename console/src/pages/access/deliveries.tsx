@@ -18,7 +18,7 @@ type Delivery = AnswerOf<'listWebhookDeliveries'>['deliveries'][number];
 export function Deliveries({ webhook: { id, url }, onClose }: { webhook: Webhook; onClose: () => void }) {
   const { access, common } = useTexts();
   const { webhooks } = access;
-  const found = useQuery(deliveriesQuery(id));
+  const query = useQuery(deliveriesQuery(id));
   const send = useOneAct({
     act: (deliveryId: string) => api.redeliverWebhook({ id, deliveryId }),
     said: ({ delivery }) =>
@@ -69,17 +69,17 @@ export function Deliveries({ webhook: { id, url }, onClose }: { webhook: Webhook
         </Title>
         <CloseButton aria-label={common.close} onClick={onClose} />
       </Group>
-      {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
-      {found.data !== undefined && found.data.setAsideCount > 0 && <SetAside id={id} answer={found.data} />}
-      {found.data?.deliveries.length === 0 && (
+      {query.isError && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
+      {query.data !== undefined && query.data.setAsideCount > 0 && <SetAside id={id} answer={query.data} />}
+      {query.data?.deliveries.length === 0 && (
         <Text size="sm" c="dimmed">
           {webhooks.noDeliveries}
         </Text>
       )}
-      {found.data !== undefined && found.data.deliveries.length > 0 && (
+      {query.data !== undefined && query.data.deliveries.length > 0 && (
         <ShortTable
           label={webhooks.deliveries}
-          rows={found.data.deliveries}
+          rows={query.data.deliveries}
           columns={columns}
           keyOf={({ deliveryId, accountId }) => `${accountId}.${deliveryId}`}
         />

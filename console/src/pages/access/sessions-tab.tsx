@@ -133,8 +133,8 @@ function Logins() {
 
 function Sessions() {
   const { sessions } = useTexts().access;
-  const found = useQuery(sessionsQuery);
-  const rows = found.data ?? [];
+  const query = useQuery(sessionsQuery);
+  const rows = query.data ?? [];
   const ids = [...new Set(rows.map(({ instanceId }) => instanceId))];
   const instances = useQuery({ ...instancesQuery(ids), enabled: ids.length > 0 }).data ?? [];
   const instanceName = (id: string): string => {
@@ -189,9 +189,9 @@ function Sessions() {
         {sessions.gateway}
       </Title>
       <Text size="sm" c="dimmed" mb="xs">
-        {rows.length === 0 && found.isSuccess ? sessions.none : sessions.gatewayHint}
+        {rows.length === 0 && query.isSuccess ? sessions.none : sessions.gatewayHint}
       </Text>
-      {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
+      {query.isError && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
       {rows.length > 0 && <ShortTable label={sessions.gateway} rows={rows} columns={columns} keyOf={({ id }) => id} />}
     </section>
   );

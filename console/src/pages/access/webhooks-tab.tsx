@@ -33,8 +33,8 @@ export function WebhooksTab({ isCreating, onCreating }: TabProps) {
   const queries = useQueryClient();
   const reload = (): void => void queries.invalidateQueries({ queryKey: ['webhooks'] });
   const [secret, setSecret] = useState<string>();
-  const found = useQuery(webhooksQuery);
-  const opened = found.data?.find(({ id }) => id === openedId);
+  const query = useQuery(webhooksQuery);
+  const opened = query.data?.find(({ id }) => id === openedId);
   const open = (webhook: string | undefined): void =>
     void navigate({ search: (now) => readAccessSearch({ ...now, webhook }) });
   const columns: ShortColumn<Webhook>[] = [
@@ -75,7 +75,7 @@ export function WebhooksTab({ isCreating, onCreating }: TabProps) {
         hint={webhooks.hint}
         add={webhooks.create}
         onAdd={() => onCreating(true)}
-        query={found}
+        query={query}
         columns={columns}
         keyOf={({ id }) => id}
         empty={webhooks.empty}

@@ -68,7 +68,7 @@ export function MoneyNow({ forecast }: { forecast: ForecastAnswer }) {
 
 function NextSteps({ forecast: { step, steps, lastsUntilUnixMs } }: { forecast: ForecastAnswer }) {
   const { billing } = useTexts();
-  const { at, dateTime } = useFormat();
+  const { moment, dateTime } = useFormat();
   const isFar = lastsUntilUnixMs !== null && lastsUntilUnixMs - Date.now() > YEARS_MS;
   return (
     <>
@@ -99,7 +99,7 @@ function NextSteps({ forecast: { step, steps, lastsUntilUnixMs } }: { forecast: 
                 </Text>
                 <Text size="sm" c="dimmed" ta="right">
                   <time dateTime={new Date(atUnixMs).toISOString()} title={dateTime(atUnixMs)}>
-                    {at(atUnixMs)}
+                    {moment(atUnixMs)}
                   </time>
                 </Text>
               </Group>

@@ -10,12 +10,12 @@ const PAID = ['charged', 'paidAhead'];
 
 function Time({ period: { fromUnixMs, untilUnixMs } }: { period: Period }) {
   const { billing } = useTexts();
-  const { at, dateTime } = useFormat();
-  const end = untilUnixMs === null ? billing.open : at(untilUnixMs);
+  const { moment, dateTime } = useFormat();
+  const end = untilUnixMs === null ? billing.open : moment(untilUnixMs);
   return (
     <Tooltip label={`${dateTime(fromUnixMs)} – ${untilUnixMs === null ? billing.open : dateTime(untilUnixMs)}`}>
       <Text span size="sm" tabIndex={0}>
-        {at(fromUnixMs)} – {end}
+        {moment(fromUnixMs)} – {end}
       </Text>
     </Tooltip>
   );

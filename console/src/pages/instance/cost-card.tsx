@@ -71,7 +71,7 @@ function Shares({ cost }: { cost: Cost }) {
 
 function Lines({ cost: { periods, payments } }: { cost: Cost }) {
   const { cost: texts } = useTexts().instance;
-  const { money, at, duration } = useFormat();
+  const { money, moment, duration } = useFormat();
   const nowMs = useNow(10_000);
   const [isWhole, setWhole] = useState(false);
   const shown = isWhole ? periods : periods.slice(0, FIRST_LINES);
@@ -90,7 +90,7 @@ function Lines({ cost: { periods, payments } }: { cost: Cost }) {
         <Table.Tbody>
           {payments.map(({ entryId, atUnixMs, kind, amount }) => (
             <Table.Tr key={entryId}>
-              <Table.Td className={classes.when}>{at(atUnixMs)}</Table.Td>
+              <Table.Td className={classes.when}>{moment(atUnixMs)}</Table.Td>
               <Table.Td>{kind === 'refund' ? texts.refund : texts.prepayment}</Table.Td>
               <Table.Td />
               <Table.Td ta="right">{money(-amount)}</Table.Td>
@@ -98,7 +98,7 @@ function Lines({ cost: { periods, payments } }: { cost: Cost }) {
           ))}
           {shown.map((period) => (
             <Table.Tr key={period.periodId}>
-              <Table.Td className={classes.when}>{at(period.fromUnixMs)}</Table.Td>
+              <Table.Td className={classes.when}>{moment(period.fromUnixMs)}</Table.Td>
               <Table.Td>{texts.lineOf(period.meter, period.state)}</Table.Td>
               <Table.Td ta="right" className={classes.when}>
                 {duration(Math.max(1_000, lengthOf(period, nowMs)))}

@@ -13,7 +13,7 @@ export function FactsCard({ view: { instance, billing } }: { view: InstanceView 
   const texts = useTexts();
   const { facts } = texts.instance;
   const { launch, common } = texts;
-  const { money, at } = useFormat();
+  const { money, moment } = useFormat();
   const { instanceSpecInfo: spec, instanceRuntimeInfo: runtime, withoutGpu, pendingChanges } = instance;
   const { instanceTypeInfo: type, instanceBillingInfo: paid } = spec;
   const hasGpu = type.gpu.amount > 0;
@@ -41,7 +41,7 @@ export function FactsCard({ view: { instance, billing } }: { view: InstanceView 
       ? [
           [
             facts.paidUntil,
-            `${at(billing.paidTime.endsAtUnixMs)} · ${billing.autoRenew ? facts.renews : facts.renewsNot}`,
+            `${moment(billing.paidTime.endsAtUnixMs)} · ${billing.autoRenew ? facts.renews : facts.renewsNot}`,
           ] as [string, string],
         ]
       : []),

@@ -72,7 +72,7 @@ export function FiguresTab({ view, search, change }: TabProps) {
 
 function ChartCard({ data, metrics }: { data: ChartData; metrics: Metrics }) {
   const { figures: texts } = useTexts().instance;
-  const { at } = useFormat();
+  const { moment } = useFormat();
   const units = useUnits();
   const scheme = useComputedColorScheme('light');
   const box = useRef<HTMLDivElement>(null);
@@ -94,7 +94,7 @@ function ChartCard({ data, metrics }: { data: ChartData; metrics: Metrics }) {
         toS: metrics.toUnixMs / 1000,
         format,
         isBinary: data.unit === 'memory',
-        formatTime: (seconds) => at(seconds * 1000),
+        formatTime: (seconds) => moment(seconds * 1000),
         colors: { text: variable('dimmed'), grid: variable('default-border'), limit: variable('red-7') },
       });
     });
@@ -102,7 +102,7 @@ function ChartCard({ data, metrics }: { data: ChartData; metrics: Metrics }) {
       isCurrent = false;
       chart?.destroy();
     };
-  }, [data, metrics, colors, format, at]);
+  }, [data, metrics, colors, format, moment]);
   return (
     <Paper withBorder p="sm">
       <Group justify="space-between" gap="xs" mb={4}>

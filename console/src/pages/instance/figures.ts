@@ -76,22 +76,22 @@ export function chartsOf({ series, now }: Metrics, limits: { cores: number; memo
       lines: [lineOf('memory', series.memoryBytes, now?.memoryBytes)],
       limit: now?.memoryLimitBytes ?? limits.memoryBytes,
     },
-    ...series.gpus.flatMap((gpu, at): ChartData[] => [
+    ...series.gpus.flatMap((gpu, index): ChartData[] => [
       {
-        key: `gpu${at}`,
+        key: `gpu${index}`,
         name: 'gpu',
-        gpu: at,
+        gpu: index,
         unit: 'percent',
-        lines: [lineOf('gpu', gpu.busyPercent, now?.gpus?.[at]?.busyPercent)],
+        lines: [lineOf('gpu', gpu.busyPercent, now?.gpus?.[index]?.busyPercent)],
         limit: 100,
       },
       {
-        key: `gpuMemory${at}`,
+        key: `gpuMemory${index}`,
         name: 'gpuMemory',
-        gpu: at,
+        gpu: index,
         unit: 'memory',
-        lines: [lineOf('gpuMemory', gpu.memoryUsedBytes, now?.gpus?.[at]?.memoryUsedBytes)],
-        limit: now?.gpus?.[at]?.memoryTotalBytes ?? null,
+        lines: [lineOf('gpuMemory', gpu.memoryUsedBytes, now?.gpus?.[index]?.memoryUsedBytes)],
+        limit: now?.gpus?.[index]?.memoryTotalBytes ?? null,
       },
     ]),
     {

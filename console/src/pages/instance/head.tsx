@@ -60,7 +60,7 @@ export function Head({ view, isAsked, onOpened }: HeadProps) {
 
 function Sentence({ view, stop }: { view: InstanceView; stop: ComingStop | null }) {
   const { instance: texts } = useTexts();
-  const { duration, at, money, ago } = useFormat();
+  const { duration, moment, money, ago } = useFormat();
   const nowMs = useNow();
   const cost = useQuery(costQuery(idOf(view.instance))).data;
   const headline = headlineOf(view, stop);
@@ -69,7 +69,7 @@ function Sentence({ view, stop }: { view: InstanceView; stop: ComingStop | null 
   switch (headline.kind) {
     case 'running':
       sentences.push(headline.sinceMs === null ? texts.says.running : texts.says.runningFor(since(headline.sinceMs)));
-      if (headline.stop) sentences.push(texts.says.stops[headline.stop.cause](at(headline.stop.atMs)));
+      if (headline.stop) sentences.push(texts.says.stops[headline.stop.cause](moment(headline.stop.atMs)));
       break;
     case 'starting':
       sentences.push(texts.says.starting(since(headline.sinceMs)), texts.says.nothingCharged);

@@ -15,7 +15,7 @@ const colors = { active: 'teal', idle: 'gray', stale: 'yellow' } as const;
 
 export function IdleCard({ view: { instance } }: { view: InstanceView }) {
   const { idle } = useTexts().instance;
-  const { at, duration } = useFormat();
+  const { moment, duration } = useFormat();
   const nowMs = useNow(10_000);
   const instanceId = idOf(instance);
   const activity = useQuery(activityQuery(instanceId)).data;
@@ -41,14 +41,14 @@ export function IdleCard({ view: { instance } }: { view: InstanceView }) {
           {activity.willStopAtUnixMs !== null && (
             <Group gap="xs">
               <Text size="sm" fw={600}>
-                {idle.willStop(at(activity.willStopAtUnixMs))}
+                {idle.willStop(moment(activity.willStopAtUnixMs))}
               </Text>
               <Button variant="light" loading={keep.isPending} onClick={() => keep.mutate('idle')}>
                 {idle.veto}
               </Button>
             </Group>
           )}
-          {keptUntilMs !== null && keptUntilMs > nowMs && <Text size="sm">{idle.keptUntil(at(keptUntilMs))}</Text>}
+          {keptUntilMs !== null && keptUntilMs > nowMs && <Text size="sm">{idle.keptUntil(moment(keptUntilMs))}</Text>}
           {activity.signals.length > 0 && (
             <Group gap={6}>
               {activity.signals.map(({ name, says, text }) => (

@@ -51,33 +51,33 @@ export function MountsForm({ view: { instance } }: { view: InstanceView }) {
       </Text>
       <Stack gap="xs">
         {shown.length === 0 && <Text size="sm">{storage.noMounts}</Text>}
-        {shown.map((one) => (
-          <Group key={one.remoteStorageId} gap="xs" wrap="nowrap">
-            <AnchorLink to="/volumes/$volumeId" params={{ volumeId: one.remoteStorageId }} size="sm" w={110} truncate>
-              {one.remoteStorageName}
+        {shown.map((mount) => (
+          <Group key={mount.remoteStorageId} gap="xs" wrap="nowrap">
+            <AnchorLink to="/volumes/$volumeId" params={{ volumeId: mount.remoteStorageId }} size="sm" w={110} truncate>
+              {mount.remoteStorageName}
             </AnchorLink>
             <TextInput
               size="xs"
               flex={1}
               miw={0}
-              aria-label={storage.mountPath(one.remoteStorageName)}
-              value={one.mountPath}
+              aria-label={storage.mountPath(mount.remoteStorageName)}
+              value={mount.mountPath}
               onChange={({ currentTarget: { value } }) =>
                 setDraft(
                   shown.map((other) =>
-                    other.remoteStorageId === one.remoteStorageId ? { ...other, mountPath: value } : other,
+                    other.remoteStorageId === mount.remoteStorageId ? { ...other, mountPath: value } : other,
                   ),
                 )
               }
             />
-            {!isNow(one.remoteStorageId) && (
+            {!isNow(mount.remoteStorageId) && (
               <Badge size="xs" variant="light" color="yellow" tt="none">
                 {storage.atNextStart}
               </Badge>
             )}
             <ActionIcon
-              aria-label={storage.unmount(one.remoteStorageName)}
-              onClick={() => setDraft(shown.filter(({ remoteStorageId }) => remoteStorageId !== one.remoteStorageId))}
+              aria-label={storage.unmount(mount.remoteStorageName)}
+              onClick={() => setDraft(shown.filter(({ remoteStorageId }) => remoteStorageId !== mount.remoteStorageId))}
             >
               <IconX size={14} />
             </ActionIcon>

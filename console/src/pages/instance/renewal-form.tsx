@@ -11,7 +11,7 @@ import { useChange } from './use-change.ts';
 export function RenewalForm({ view: { instance, billing } }: { view: InstanceView }) {
   const { instance: texts, launch } = useTexts();
   const { settings } = texts;
-  const { at } = useFormat();
+  const { moment } = useFormat();
   const { instanceBillingInfo, isSpotInstance } = instance.instanceSpecInfo;
   const mode = instanceBillingInfo.chargeMode;
   const isPaidAhead = mode !== 'perHour' && mode !== 'tidePerHour';
@@ -24,7 +24,7 @@ export function RenewalForm({ view: { instance, billing } }: { view: InstanceVie
   return (
     <SettingsCard title={settings.renewal} hint={settings.renewalHint}>
       <Stack gap="sm">
-        {endsMs !== null && <Text size="sm">{settings.paidUntil(at(endsMs))}</Text>}
+        {endsMs !== null && <Text size="sm">{settings.paidUntil(moment(endsMs))}</Text>}
         {isPaidAhead && (
           <Switch
             label={launch.autoRenew}

@@ -25,18 +25,18 @@ export function PayBlock({ draft, change }: BlockProps) {
         onChange={(value) => change({ mode: chargeModes.find((one) => one === value) })}
       >
         <div className={classes.offers}>
-          {offered.map((one) => (
-            <Radio.Card key={one} value={one} p="xs" className={classes.offer}>
+          {offered.map((mode) => (
+            <Radio.Card key={mode} value={mode} p="xs" className={classes.offer}>
               <Group wrap="nowrap" gap="xs" align="flex-start">
                 <Radio.Indicator size="xs" mt={3} />
                 <div className={classes.grow}>
                   <Text size="sm" fw={600}>
-                    {launch.modes[one].name}
+                    {launch.modes[mode].name}
                   </Text>
                   <Text size="sm">
-                    {money(priceOf(offer, one) ?? 0)}{' '}
+                    {money(priceOf(offer, mode) ?? 0)}{' '}
                     <Text span size="xs" c="dimmed">
-                      {launch.modes[one].unit}
+                      {launch.modes[mode].unit}
                     </Text>
                   </Text>
                 </div>

@@ -24,7 +24,7 @@ interface LinesProps {
 
 export function Lines({ quote, mode, change }: LinesProps) {
   const { launch, common } = useTexts();
-  const { money, duration, at } = useFormat();
+  const { money, duration, moment } = useFormat();
   const { startsAtUnixMs, nextPriceChange, cheapestStart, balanceLastsHours, stoppedPricePerHour } = quote;
   const isLater = (atMs: number): boolean => atMs > Date.now() + MINUTE_MS;
   const lines: [ReactNode, string][] = [
@@ -32,13 +32,14 @@ export function Lines({ quote, mode, change }: LinesProps) {
     [launch.lines.perDay, money(quote.pricePerDay)],
   ];
   if (stoppedPricePerHour > 0) lines.push([launch.lines.stopped, money(stoppedPricePerHour)]);
-  if (isLater(startsAtUnixMs)) lines.push([launch.lines.startsAt, at(startsAtUnixMs)]);
+  if (isLater(startsAtUnixMs)) lines.push([launch.lines.startsAt, moment(startsAtUnixMs)]);
   for (const { rule, atUnixMs, cost } of quote.stops)
-    lines.push([`${launch.stops(rule)} ${at(atUnixMs)}`, money(cost)]);
-  if (nextPriceChange) lines.push([launch.lines.nextPrice(at(nextPriceChange.atUnixMs)), money(nextPriceChange.price)]);
+    lines.push([`${launch.stops(rule)} ${moment(atUnixMs)}`, money(cost)]);
+  if (nextPriceChange)
+    lines.push([launch.lines.nextPrice(moment(nextPriceChange.atUnixMs)), money(nextPriceChange.price)]);
   if (cheapestStart && cheapestStart.pricePerHour < quote.pricePerHour) {
     const { chargeMode, atUnixMs, pricePerHour } = cheapestStart;
-    const words = isLater(atUnixMs) ? launch.lines.cheapest(at(atUnixMs)) : launch.lines.cheapestNow;
+    const words = isLater(atUnixMs) ? launch.lines.cheapest(moment(atUnixMs)) : launch.lines.cheapestNow;
     const offered =
       chargeMode === mode ? (
         words

@@ -20,7 +20,7 @@ export function WelcomePage() {
   const { step = 'password' } = route.useSearch();
   const navigate = route.useNavigate();
   const isPhone = useMediaQuery('(max-width: 48em)') ?? false;
-  const at = steps.indexOf(step);
+  const index = steps.indexOf(step);
   const go = (to: number): Promise<void> => navigate({ search: { step: steps[to] } });
   return (
     <Stack gap="md" maw={860}>
@@ -30,7 +30,7 @@ export function WelcomePage() {
           {welcome.hint}
         </Text>
       </div>
-      <Stepper active={at} onStepClick={(to) => void go(to)} size="xs" iconSize={26}>
+      <Stepper active={index} onStepClick={(to) => void go(to)} size="xs" iconSize={26}>
         {steps.map((one, index) => (
           <Stepper.Step
             key={one}
@@ -46,11 +46,11 @@ export function WelcomePage() {
         <StepContent step={step} onPasswordChanged={() => void go(1).then(leadToLogin)} />
       </Paper>
       <Group justify="space-between">
-        <Button variant="default" disabled={at === 0} onClick={() => void go(at - 1)}>
+        <Button variant="default" disabled={index === 0} onClick={() => void go(index - 1)}>
           {welcome.back}
         </Button>
-        {at < steps.length - 1 && (
-          <Button variant={step === 'password' ? 'default' : 'filled'} onClick={() => void go(at + 1)}>
+        {index < steps.length - 1 && (
+          <Button variant={step === 'password' ? 'default' : 'filled'} onClick={() => void go(index + 1)}>
             {step === 'password' ? welcome.skip : welcome.next}
           </Button>
         )}

@@ -33,7 +33,7 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
   const reservedUntilMs = requestedAtMs + RESERVATION_MS;
   // Only at the first check after the end: later checks would re-evaluate the same queue.
   const reservationEnded = nowMs >= reservedUntilMs && nowMs < reservedUntilMs + CHECK_AGAIN_MS;
-  const found = await deps.store.write(async (tx) => {
+  const outcome = await deps.store.write(async (tx) => {
     const waiting = await reserveInQueueOrder(tx, instance.spec, position, nowMs);
     const left = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
     const leave = { alongside: () => advanceQueue(tx, regionId, nowMs, position) };
@@ -56,13 +56,13 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
     if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
     return { before, written: await writeInTransaction(tx, context, state, { ...instance, observed }) };
   });
-  const next = asWritten(state, found.written);
-  if (found.written.waitsSinceMs === null) {
+  const next = asWritten(state, outcome.written);
+  if (outcome.written.waitsSinceMs === null) {
     deps.changes.publish({ subject: 'instance', id, isDue: true });
-    return { state: { ...next, holdsCapacity: found.before === null }, next: 'again' };
+    return { state: { ...next, holdsCapacity: outcome.before === null }, next: 'again' };
   }
   if (reservationEnded) deps.changes.publish({ subject: 'instance', isDue: true });
-  const checkMs = nowMs + CHECK_AGAIN_MS + (found.before ?? 0) * LATER_PER_POSITION_MS;
+  const checkMs = nowMs + CHECK_AGAIN_MS + (outcome.before ?? 0) * LATER_PER_POSITION_MS;
   const soonestMs = Math.min(checkMs, waitsUntilMs ?? checkMs, nowMs < reservedUntilMs ? reservedUntilMs : checkMs);
   return { state: next, next: Math.max(1, soonestMs - nowMs) };
 }

@@ -159,8 +159,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const ending = isEnd ? await letEnd(tx, instance, { cause, metering, nowMs }) : instance;
   const changed = bringUp ? applyChange(ending, action, bringUp, catalog) : ending;
   let next = applyAction(action, changed, nowMs, cause);
-  const given = reason === undefined ? {} : { reason };
-  next = { ...next, operation: { ...next.operation, ...given } };
+  const withReason = reason === undefined ? {} : { reason };
+  next = { ...next, operation: { ...next.operation, ...withReason } };
   if (bringUp) {
     next = await reserveChanged(tx, instance, next, { heldCapacity, catalog, waitMs, spotGraceMs, nowMs });
     await resizeOwnDisks(tx, bringUp.drivers, instance, next);
@@ -183,7 +183,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
-  const data = cause === 'user' ? withoutGpu : { cause, ...why, ...given };
+  const data = cause === 'user' ? withoutGpu : { cause, ...why, ...withReason };
   const usage = {
     before: usageOfInstance(instance, heldCapacity),
     after: usageOfInstance(next, holdsCapacity),

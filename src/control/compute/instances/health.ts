@@ -29,7 +29,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   /** Silent checks in a row. */
   const silent = new Map<string, number>();
   /** Bounded: nobody takes the answer of an instance that ends first. */
-  const found = makeBoundedMap<boolean>({ maxEntries: MAX_ANSWERS });
+  const answered = makeBoundedMap<boolean>({ maxEntries: MAX_ANSWERS });
   let cursor = '';
   let roundFromMs = -Infinity;
 
@@ -52,8 +52,8 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
 
   return {
     takeAnswer(id) {
-      const answer = found.get(id);
-      found.delete(id);
+      const answer = answered.get(id);
+      answered.delete(id);
       return answer;
     },
     async check() {
@@ -70,7 +70,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
         else silent.set(one.id, silentTimes);
         const { healthy } = one.observed;
         if (answer === healthy || (!answer && silentTimes < SILENT_TIMES)) continue;
-        found.set(one.id, answer);
+        answered.set(one.id, answer);
         changed.push(one.id);
       }
       if (changed.length === 0) return;

@@ -218,7 +218,7 @@ function requestedInstance(
   const { image, mounts, priceMicros } = resolved;
   const { regionId, pricesMicros: _prices, ...type } = resolved.type;
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
-  const given = {
+  const columns = {
     id: instanceIdOf(deps.randomUuid()),
     ownerId: userId(caller.accountId),
     ownerName: caller.username,
@@ -245,7 +245,7 @@ function requestedInstance(
     nodePorts: withSsh(request.nodePorts).map((port) => ({ port, nodePort: 0 })),
     stopPolicy: deps.firstStopPolicy,
   };
-  return newInstance(given, 'user', nowMs);
+  return newInstance(columns, 'user', nowMs);
 }
 
 function extraDataDiskGB(type: InstanceSpec['type'], configuration: LaunchInput['instanceConfiguration']): number {

@@ -113,8 +113,8 @@ export function makeOperations(deps: MeteredDeps): Operations {
       return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
         // Locks first: the operation must not change before the write.
         const row = await lockInstance(tx, accountId, subjectId);
-        const found = await find(tx, accountId, id);
-        const how = planCancellation(found.operation);
+        const current = await find(tx, accountId, id);
+        const how = planCancellation(current.operation);
         if ('why' in how) throw new Refusal('not_now', `cannot cancel operation ${id}: ${how.why}`);
         // Only the current operation of an existing instance can be canceled.
         if (!row) throw unknownOperation(id);
@@ -125,8 +125,8 @@ export function makeOperations(deps: MeteredDeps): Operations {
           metering: deps.metering,
           nowMs,
         });
-        const operation = supersedeOperation(found.operation, nowMs);
-        return { operation: shown({ ...found, operation }), operationId: canceling };
+        const operation = supersedeOperation(current.operation, nowMs);
+        return { operation: shown({ ...current, operation }), operationId: canceling };
       });
     },
   };

@@ -158,7 +158,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
   const { orphan, owner, type: offered, catalog, drivers, container } = adoption;
   const { regionId, pricesMicros, ...type } = offered;
   const id = instanceId(orphan.subjectId);
-  const given = {
+  const columns = {
     id,
     ownerId: userId(owner.id),
     ownerName: owner.username,
@@ -185,7 +185,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
     nodePorts: container.nodePorts.filter(({ nodePort }) => nodePort > 0),
     stopPolicy,
   };
-  const launched = newInstance(given, 'operator', nowMs);
+  const launched = newInstance(columns, 'operator', nowMs);
   const isArchive = orphan.imageRef.startsWith(`${drivers.archivePrefix}/${id}:`);
   const adopted: Instance = {
     ...launched,

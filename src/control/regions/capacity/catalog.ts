@@ -137,12 +137,12 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
   const answered = new Map<string, RegionDrivers>(
     regions.all().flatMap((drivers) => (drivers.health.probe === null ? [] : [[drivers.regionId, drivers]])),
   );
-  const found = new Map<string, Stock>();
+  const stocks = new Map<string, Stock>();
   for (const counted of await regionsWithUsage(read)) {
     const { region, total, used } = counted;
     const drivers = answered.get(region.id);
     const open = drivers !== undefined && used.nodePorts < total.nodePorts;
-    found.set(region.id, {
+    stocks.set(region.id, {
       regionName: region.name,
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
       hosts: drivers === undefined ? null : hostsOf(drivers),
@@ -150,7 +150,7 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
       storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
     });
   }
-  return found;
+  return stocks;
 }
 
 const isInStock = (type: InstanceType, { open, hosts }: Stock): boolean =>

@@ -26,7 +26,13 @@ function stopPolicyOf(body: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyReque
   };
 }
 
-const presentStopPolicy = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: InstanceStopPolicy): AnswerOf<'ends'> => ({
+const presentStopPolicy = ({
+  instanceId,
+  stopAtMs,
+  maxRunMs,
+  idle,
+  ...times
+}: InstanceStopPolicy): AnswerOf<'ends'> => ({
   instanceId,
   stopAtUnixMs: stopAtMs,
   maxRunMinutes: maxRunMs === null ? null : maxRunMs / MINUTE_MS,
@@ -36,8 +42,8 @@ const presentStopPolicy = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: Inst
     cpuPercent: idle.cpuPercent,
     gpuPercent: idle.gpuPercent,
   },
-  keepAliveUntilUnixMs: at.keepAliveUntilMs,
-  endsAtUnixMs: at.endsAtMs,
+  keepAliveUntilUnixMs: times.keepAliveUntilMs,
+  endsAtUnixMs: times.endsAtMs,
 });
 
 const presentIdleStatus = (

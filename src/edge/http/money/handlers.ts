@@ -107,8 +107,8 @@ export const moneyHandlers = ({ books, usage, statements, credits, budgets }: Co
           'field_value',
           `field "untilUnixMs" is ${untilUnixMs}, not after "fromUnixMs" (${fromUnixMs}): send a later end`,
         );
-      const found = await usage.rows(caller, { ...request, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
-      const rows = found.rows.map((row) => ({
+      const page = await usage.rows(caller, { ...request, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
+      const rows = page.rows.map((row) => ({
         fromUnixMs: row.fromMs,
         untilUnixMs: row.untilMs,
         ...(request.groupBy === 'resource'
@@ -118,37 +118,37 @@ export const moneyHandlers = ({ books, usage, statements, credits, budgets }: Co
         ...partsOf(row),
         amount: toDollars(row.amountMicros),
       }));
-      return { rows, totalEntries: found.totalEntries };
+      return { rows, totalEntries: page.totalEntries };
     },
     async statement(caller, { pager, ...request }) {
-      const found = await statements.page(caller, request, pager);
+      const page = await statements.page(caller, request, pager);
       return {
         ...request,
-        fromUnixMs: found.fromMs,
-        untilUnixMs: found.untilMs,
-        final: found.isFinal,
-        balances: found.balances.map(({ ledger, openingMicros, closingMicros }) => ({
+        fromUnixMs: page.fromMs,
+        untilUnixMs: page.untilMs,
+        final: page.isFinal,
+        balances: page.balances.map(({ ledger, openingMicros, closingMicros }) => ({
           account: ledger,
           opening: toDollars(openingMicros),
           closing: toDollars(closingMicros),
         })),
-        movements: found.movements.map(({ kind, ledger, amountMicros }) => ({
+        movements: page.movements.map(({ kind, ledger, amountMicros }) => ({
           kind,
           account: ledger,
           amount: toDollars(amountMicros),
         })),
-        charges: toDollars(found.chargesMicros),
-        uncollected: toDollars(found.uncollectedMicros),
-        meters: found.meters.map(({ meter, periods, ms, amountMicros }) => ({
+        charges: toDollars(page.chargesMicros),
+        uncollected: toDollars(page.uncollectedMicros),
+        meters: page.meters.map(({ meter, periods, ms, amountMicros }) => ({
           meter,
           periods,
           time: timeOf(ms),
           amount: toDollars(amountMicros),
         })),
-        entries: found.entries.map(entryOf),
-        hasMoreEntries: found.hasMoreEntries,
-        resources: found.resources.map(lineOf),
-        totalEntries: found.totalResources,
+        entries: page.entries.map(entryOf),
+        hasMoreEntries: page.hasMoreEntries,
+        resources: page.resources.map(lineOf),
+        totalEntries: page.totalResources,
       };
     },
     async listEntries(caller, { pager, fromUnixMs, untilUnixMs, ...filter }) {

@@ -193,7 +193,7 @@ type RequestOf = ReturnType<typeof makeRequest>;
 function makeRequest({ installation, files, idMappedMounts, tools, processors }: EnsureDeps) {
   return async (
     { spec, network, facts }: Attempt,
-    given: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
+    grants: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
   ): Promise<ContainerCreateOptions> => {
     const toolsFolder = await tools.folder();
     const controlFolder = files.source(spec.id);
@@ -204,7 +204,7 @@ function makeRequest({ installation, files, idMappedMounts, tools, processors }:
       toolsFolder,
       processors: processors.choose(spec, facts),
       host: facts,
-      ...given,
+      ...grants,
     };
     return idMappedMounts.open(createOptions(spec, context), facts.userNamespace);
   };

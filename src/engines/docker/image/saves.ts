@@ -73,7 +73,7 @@ export function makeSaves(options: {
   /** Lends a container with the same root disk in one layer. */
   async function withFlatCopy<T>(
     { Id, Name, State }: ContainerInspectInfo,
-    given: Record<string, string>,
+    labels: Record<string, string>,
     signal: AbortSignal,
     use: (containerId: string) => Promise<T>,
   ): Promise<T> {
@@ -85,7 +85,7 @@ export function makeSaves(options: {
     if (isRunning) await call(signal, () => source.pause({ abortSignal: signal }));
     let imported: string;
     try {
-      imported = await importFlat(source, given, signal);
+      imported = await importFlat(source, labels, signal);
     } finally {
       if (isRunning) await call(signal, () => source.unpause({ abortSignal: signal }));
     }
@@ -144,14 +144,14 @@ function refuseVolumes({ Mounts, HostConfig }: ContainerInspectInfo): void {
   throw new EngineFault('rejected', text, { retry: false });
 }
 
-function imageSettings(of: {
+function imageSettings(saved: {
   container: ContainerInspectInfo;
   base: ImageInfo | null;
   installation: string;
   ref: string;
 }): Record<string, unknown> & { Labels: Record<string, string> } {
-  const settings = of.base?.Config;
-  const source = of.container.Config.Labels;
+  const settings = saved.base?.Config;
+  const source = saved.container.Config.Labels;
   return {
     ...settings,
     // Empty, not absent: the engine fills absent settings from the container.
@@ -160,12 +160,12 @@ function imageSettings(of: {
     WorkingDir: settings?.['WorkingDir'] || '/',
     Labels: {
       ...settings?.Labels,
-      ...labelsOf(of.installation, {
+      ...labelsOf(saved.installation, {
         kind: 'image',
         id: source[labels.id] ?? '',
         ownerId: source[labels.owner] ?? '',
         generation: 0,
-        imageRef: of.ref,
+        imageRef: saved.ref,
       }),
     },
   };

@@ -68,15 +68,15 @@ export function joinNetwork(
       return socket;
     },
 
-    async listen(at, onConnection, signal): Promise<NetworkListener> {
+    async listen(target, onConnection, signal): Promise<NetworkListener> {
       checkOpen(signal);
-      const host = at.host === 'localhost' ? '127.0.0.1' : at.host;
-      if (host !== '' && net.isIP(host) === 0) throw noAddress(at);
+      const host = target.host === 'localhost' ? '127.0.0.1' : target.host;
+      if (host !== '' && net.isIP(host) === 0) throw noAddress(target);
       const accept = (socket: net.Socket): void => {
         if (!track(socket).destroyed) onConnection(socket);
       };
-      const request: SocketRequest = { listen: { host, port: at.port }, onEarly: accept };
-      const server = await child.open(request, signal).catch(explain(at));
+      const request: SocketRequest = { listen: { host, port: target.port }, onEarly: accept };
+      const server = await child.open(request, signal).catch(explain(target));
       if (!(server instanceof net.Server)) throw runEnded();
       const closeServer = (): void => {
         servers.delete(server);
@@ -89,7 +89,7 @@ export function joinNetwork(
         throw runEnded();
       }
       const address = server.address();
-      return { port: typeof address === 'object' && address !== null ? address.port : at.port, close: closeServer };
+      return { port: typeof address === 'object' && address !== null ? address.port : target.port, close: closeServer };
     },
 
     ended,

@@ -63,7 +63,7 @@ async function deletedBytes(pid: number): Promise<number> {
     .split('\n')
     .find((line) => line.split(' ')[4] === '/')
     ?.split(' ')[0];
-  const found = new Map<number, number>();
+  const sizes = new Map<number, number>();
   let left = MAX_DESCRIPTORS;
   for (const process of await processesOf(pid)) {
     const folder = `/proc/${process}`;
@@ -76,12 +76,12 @@ async function deletedBytes(pid: number): Promise<number> {
         const facts = await readFile(`${folder}/fdinfo/${descriptor}`, 'utf8').catch(() => '');
         if (/^mnt_id:\s*(\d+)$/m.exec(facts)?.[1] !== rootMount) return;
         const file = await stat(`${folder}/fd/${descriptor}`).catch(() => null);
-        if (file?.isFile() === true && file.nlink === 0) found.set(file.ino, file.blocks * BLOCK_BYTES);
+        if (file?.isFile() === true && file.nlink === 0) sizes.set(file.ino, file.blocks * BLOCK_BYTES);
       }),
     );
     if (left <= 0) break;
   }
-  return [...found.values()].reduce((sum, bytes) => sum + bytes, 0);
+  return [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 
 export async function rootDiskSpace(host: Host, signal: AbortSignal): Promise<Space | null> {

@@ -127,11 +127,11 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
   }
 
   return async (ids, signal, options = {}) => {
-    const found = new Map<InstanceId, Usage>();
+    const usages = new Map<InstanceId, Usage>();
     const add = async (id: InstanceId): Promise<void> => {
       try {
         const usage = await usageOfInstance(id, signal, options);
-        if (usage !== null) found.set(id, usage);
+        if (usage !== null) usages.set(id, usage);
       } catch (error) {
         if (isContainerGone(error)) {
           previous.delete(id);
@@ -144,7 +144,7 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
       }
     };
     await Promise.all(ids.map(add));
-    return found;
+    return usages;
   };
 }
 

@@ -171,18 +171,18 @@ class Relay implements PodRelay {
   }
 
   listen(
-    at: InstanceAddress,
+    address: InstanceAddress,
     onConnection: (connection: AcceptedConnection) => void,
     signal: AbortSignal,
   ): Promise<RelayListener> {
     let close = (): void => {};
-    return this.#request<RelayListener>(at, signal, {
+    return this.#request<RelayListener>(address, signal, {
       send: (id) => {
         this.#listeners.set(id, onConnection);
         close = () => {
           if (this.#listeners.delete(id)) this.#multiplexer.send({ cancel: id });
         };
-        this.#multiplexer.send({ listen: id, ...at });
+        this.#multiplexer.send({ listen: id, ...address });
       },
       opened: (_id, port) => ({ port, close }),
       undo: () => close(),
@@ -194,7 +194,7 @@ class Relay implements PodRelay {
   }
 
   async #request<T>(
-    at: InstanceAddress,
+    address: InstanceAddress,
     signal: AbortSignal,
     { send, opened, undo }: { send: (id: number) => void; opened: (id: number, port: number) => T; undo: () => void },
   ): Promise<T> {
@@ -205,7 +205,7 @@ class Relay implements PodRelay {
     const id = (this.#lastId += 2);
     const answer = Promise.withResolvers<T>();
     this.#requests.set(id, {
-      at,
+      at: address,
       onOpened: (port) => answer.resolve(opened(id, port)),
       onRefused: answer.reject,
     });

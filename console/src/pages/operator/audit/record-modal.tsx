@@ -24,11 +24,11 @@ const PAGE = 500;
 export function RecordModal({ position, filters, onFilter, onClose }: RecordModalProps) {
   const { audit } = useTexts();
   const { dateTime } = useFormat();
-  const found = useQuery({
+  const query = useQuery({
     queryKey: ['audit', 'record', position, filters],
     queryFn: () => recordAt(position, filters),
   });
-  const record = found.data;
+  const record = query.data;
   const id = (value: string) => (
     <Group gap={2} wrap="nowrap">
       <Code fz={11} className="breaks">
@@ -39,8 +39,8 @@ export function RecordModal({ position, filters, onFilter, onClose }: RecordModa
   );
   return (
     <Dialog onClose={onClose} title={audit.record(position)} size="lg">
-      {found.isError && <Trouble error={found.error} onRetry={() => void found.refetch()} />}
-      {found.isPending && <Loading h={220} label={audit.record(position)} />}
+      {query.isError && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isPending && <Loading h={220} label={audit.record(position)} />}
       {record === null && <Text size="sm">{audit.gone}</Text>}
       {record && (
         <Stack gap="sm">

@@ -39,13 +39,13 @@ export function OffPeakModal({ region, onClose }: { region: ManagedRegion; onClo
     >
       <Autocomplete label={catalog.timeZone} data={zones} limit={20} value={timeZone} onChange={setTimeZone} />
       <Stack gap="xs">
-        {windows.map((window, at) => (
-          <Paper key={at} withBorder p="xs">
+        {windows.map((window, index) => (
+          <Paper key={index} withBorder p="xs">
             <Group justify="space-between" wrap="nowrap" align="flex-start">
               <Chip.Group
                 multiple
                 value={window.days}
-                onChange={(days) => set(at, { days: weekdays.filter((day) => days.includes(day)) })}
+                onChange={(days) => set(index, { days: weekdays.filter((day) => days.includes(day)) })}
               >
                 <Group gap={4}>
                   {weekdays.map((day) => (
@@ -57,7 +57,7 @@ export function OffPeakModal({ region, onClose }: { region: ManagedRegion; onClo
               </Chip.Group>
               <ActionIcon
                 aria-label={catalog.removeWindow}
-                onClick={() => setWindows(windows.filter((_, index) => index !== at))}
+                onClick={() => setWindows(windows.filter((_, index) => index !== index))}
               >
                 <IconTrash size={14} />
               </ActionIcon>
@@ -69,7 +69,7 @@ export function OffPeakModal({ region, onClose }: { region: ManagedRegion; onClo
                 label={catalog.start}
                 placeholder="22:00"
                 value={window.start}
-                onChange={({ currentTarget }) => set(at, { start: currentTarget.value })}
+                onChange={({ currentTarget }) => set(index, { start: currentTarget.value })}
               />
               <TextInput
                 size="xs"
@@ -77,7 +77,7 @@ export function OffPeakModal({ region, onClose }: { region: ManagedRegion; onClo
                 label={catalog.end}
                 placeholder="08:00"
                 value={window.end}
-                onChange={({ currentTarget }) => set(at, { end: currentTarget.value })}
+                onChange={({ currentTarget }) => set(index, { end: currentTarget.value })}
               />
               <Text size="xs" c="dimmed" mt={20}>
                 {window.end < window.start ? catalog.nextDay : ''}

@@ -55,24 +55,24 @@ export function PriceModal({ type, onClose }: { type: ManagedType; onClose: () =
     >
       <StartFields start={start} />
       <Stack gap={6}>
-        {modesByUse.map((one) => (
-          <Group key={one} gap="xs" wrap="nowrap" justify="space-between">
-            <Text size="sm" flex={1} component="label" htmlFor={`price-${one}`}>
-              {launch.modes[one].name}
+        {modesByUse.map((mode) => (
+          <Group key={mode} gap="xs" wrap="nowrap" justify="space-between">
+            <Text size="sm" flex={1} component="label" htmlFor={`price-${mode}`}>
+              {launch.modes[mode].name}
             </Text>
             <Text size="sm" c="dimmed" ta="right">
-              {money(type.prices[one])} →
+              {money(type.prices[mode])} →
             </Text>
             <NumberInput
-              id={`price-${one}`}
+              id={`price-${mode}`}
               w={130}
               size="xs"
               prefix="$"
               min={0}
               decimalScale={6}
-              {...(one === 'perHour' ? { 'data-autofocus': true } : {})}
-              value={typed[one]}
-              onChange={(value) => setTyped((before) => ({ ...before, [one]: value }))}
+              {...(mode === 'perHour' ? { 'data-autofocus': true } : {})}
+              value={typed[mode]}
+              onChange={(value) => setTyped((before) => ({ ...before, [mode]: value }))}
             />
           </Group>
         ))}

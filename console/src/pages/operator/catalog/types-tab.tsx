@@ -28,7 +28,7 @@ type Open = { act: 'price' | 'edit' | 'retire'; type: ManagedType } | { act: 'ne
 
 export function TypesTab({ search, change }: TabProps) {
   const { catalog, common, launch } = useTexts();
-  const { money, at } = useFormat();
+  const { money, moment } = useFormat();
   const { isAdmin } = useSession();
   const types = useQuery(typesQuery);
   const regions = useQuery(managedRegionsQuery).data ?? [];
@@ -92,7 +92,7 @@ export function TypesTab({ search, change }: TabProps) {
                 return (
                   <Group gap={6} justify="flex-end" wrap="nowrap">
                     {next?.prices && (
-                      <Tooltip label={catalog.nextPrice(money(next.prices.perHour), at(next.fromUnixMs))}>
+                      <Tooltip label={catalog.nextPrice(money(next.prices.perHour), moment(next.fromUnixMs))}>
                         <Badge
                           size="sm"
                           tt="none"

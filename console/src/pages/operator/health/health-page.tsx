@@ -126,7 +126,7 @@ function FindingLine({ finding }: { finding: Finding }) {
 
 function useSentence(): (finding: Finding) => string {
   const { health, common } = useTexts();
-  const { at, dateTime, percent } = useFormat();
+  const { moment, dateTime, percent } = useFormat();
   const { sentences } = health;
   return (finding) => {
     switch (finding.kind) {
@@ -143,7 +143,7 @@ function useSentence(): (finding: Finding) => string {
       case 'fileSystemFull':
         return sentences.fileSystemFull(finding.pool, finding.region, common.gb(finding.freeGB));
       case 'diskHeld':
-        return sentences.diskHeld(finding.disk, at(finding.sinceMs), finding.processes);
+        return sentences.diskHeld(finding.disk, moment(finding.sinceMs), finding.processes);
       case 'webhookOff':
         return sentences.webhookOff(finding.url, finding.error);
       case 'webhookFails':

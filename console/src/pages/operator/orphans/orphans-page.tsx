@@ -21,7 +21,7 @@ export function OrphansPage() {
   const { orphans } = useTexts();
   const { duration } = useFormat();
   useFresh('orphans');
-  const found = useQuery({ queryKey: ['orphans'], queryFn: async () => (await api.listStrays()).strays });
+  const query = useQuery({ queryKey: ['orphans'], queryFn: async () => (await api.listStrays()).strays });
   const regions = useQuery(regionsQuery).data ?? [];
   const [open, setOpen] = useState<{ act: Act; orphan: Orphan }>();
   const title = (
@@ -29,14 +29,14 @@ export function OrphansPage() {
       {orphans.title}
     </Title>
   );
-  if (found.isError)
+  if (query.isError)
     return (
       <>
         {title}
-        <Trouble error={found.error} onRetry={() => void found.refetch()} />
+        <Trouble error={query.error} onRetry={() => void query.refetch()} />
       </>
     );
-  if (found.data === undefined) return <Loading h={240} label={orphans.title} />;
+  if (query.data === undefined) return <Loading h={240} label={orphans.title} />;
   const close = (): void => setOpen(undefined);
   const fate = ({ deletedInSeconds, handling }: Orphan): string => {
     if (deletedInSeconds !== null) return orphans.deletedIn(duration(deletedInSeconds * 1_000));
@@ -45,7 +45,7 @@ export function OrphansPage() {
   return (
     <>
       {title}
-      {found.data.length === 0 ? (
+      {query.data.length === 0 ? (
         <EmptyState {...orphans.none} />
       ) : (
         <>
@@ -54,7 +54,7 @@ export function OrphansPage() {
           </Text>
           <ShortTable
             label={orphans.title}
-            rows={found.data}
+            rows={query.data}
             keyOf={({ strayId }) => strayId}
             columns={[
               {
