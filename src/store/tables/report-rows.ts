@@ -255,7 +255,7 @@ export async function resourceIds(
   return rows.map(({ subjectId }) => subjectId);
 }
 
-/** Entries that add to the revenue or take from it, by time, with the period that describes each. */
+/** Entries that add to the revenue or take from it, by time; each with the period it is of. */
 export async function chargesAfter(
   db: Db,
   accountId: string,

@@ -57,7 +57,7 @@ export function OffPeakModal({ region, onClose }: { region: ManagedRegion; onClo
               </Chip.Group>
               <ActionIcon
                 aria-label={catalog.removeWindow}
-                onClick={() => setWindows(windows.filter((_, index) => index !== index))}
+                onClick={() => setWindows(windows.filter((_, other) => other !== index))}
               >
                 <IconTrash size={14} />
               </ActionIcon>
