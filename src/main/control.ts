@@ -10,6 +10,7 @@ import { wireCompute, type ComputeOptions } from '../control/compute/wire.ts';
 import { watchEngines } from '../control/compute/orphans/sweep.ts';
 import { wireDelivery, type DeliveryOptions } from '../control/delivery/wire.ts';
 import type { Control } from '../control/index.ts';
+import { makeDueWork } from '../control/kernel/due-work.ts';
 import { startReconcileLoop, type ReconcileLoop, type ReconcileLoopDeps } from '../control/kernel/reconcile-loop.ts';
 import { wireKernel, type Kernel, type KernelOptions } from '../control/kernel/wire.ts';
 import { wireMoney, type MoneyOptions } from '../control/money/wire.ts';
@@ -37,7 +38,9 @@ export function makeControl(options: ControlDeps) {
   const compute = wireCompute(parts);
   const needs = { ...compute.parts, sweep: compute.sweep };
   const probe = regions.probeFor(needs);
+  const dueWork = makeDueWork(kernel, { ...compute.dueActs });
   const tasks = [
+    dueWork.task,
     ...kernelTasks,
     ...access.tasks,
     ...delivery.tasks,
@@ -72,7 +75,9 @@ export function makeControl(options: ControlDeps) {
       await money.start();
       // Before a loop starts instances: an engine enforces what it knows.
       await compute.applyEgress();
-      loops = startLoops(kernel, { ...compute.reconcilers, ...storage.reconcilers, ...regions.reconcilers });
+      const leaseOwner = kernel.randomUuid();
+      const reconcilers = { ...compute.reconcilers, ...storage.reconcilers, ...regions.reconcilers };
+      loops = [...startLoops({ ...kernel, leaseOwner }, reconcilers), dueWork.start(leaseOwner)];
       watchEngines(kernel);
       scheduler.start(tasks);
       firstProbe = probe().catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'));
@@ -101,8 +106,10 @@ interface Reconcilers {
   image: ReconcileLoopDeps<'image'>['reconcile'];
 }
 
-function startLoops(kernel: Kernel, { instance, volume, snapshot, image }: Reconcilers): ReconcileLoop[] {
-  const deps = { ...kernel, leaseOwner: kernel.randomUuid() };
+function startLoops(
+  deps: Kernel & { leaseOwner: string },
+  { instance, volume, snapshot, image }: Reconcilers,
+): ReconcileLoop[] {
   const loops = {
     instance: startReconcileLoop({ ...deps, table: 'instance', reconcile: instance }),
     volume: startReconcileLoop({ ...deps, table: 'volume', reconcile: volume }),
@@ -110,7 +117,7 @@ function startLoops(kernel: Kernel, { instance, volume, snapshot, image }: Recon
     image: startReconcileLoop({ ...deps, table: 'image', reconcile: image }),
   };
   for (const subject of subjectKinds)
-    kernel.changes.subscribe(subject, ({ isDue }) => {
+    deps.changes.subscribe(subject, ({ isDue }) => {
       if (isDue) loops[subject].wake();
     });
   return Object.values(loops);

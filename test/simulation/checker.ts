@@ -19,6 +19,7 @@ import {
 } from './fairness.ts';
 import {
   overbooked,
+  wrongActs,
   wrongCounts,
   wrongDisks,
   wrongPools,
@@ -29,6 +30,7 @@ import {
   wrongUsage,
   wrongVolumeText,
   type AccountCounts,
+  type ActRow,
   type DiskRow,
   type PoolRow,
   type StoredInstance,
@@ -56,7 +58,18 @@ interface AccountRow extends AccountCounts {
   version: number;
 }
 
-const ofResources = ['instance', 'volume', 'snapshot', 'disk', 'pool', 'account', 'event', 'nodePort', 'region'];
+const ofResources = [
+  'instance',
+  'volume',
+  'snapshot',
+  'disk',
+  'pool',
+  'account',
+  'event',
+  'nodePort',
+  'region',
+  'dueAct',
+];
 const ofBooks = ['usagePeriod', 'entry', 'creditGrant', 'instanceType', 'paidTime'];
 
 export const LISTED_FOR_MS = 3_600_000;
@@ -247,6 +260,8 @@ export class Checker {
       if (dates) wrong.push(...wrongPlaces(before.instances, all, [this.#regions, rows]));
       this.#regions = rows;
     }
+    if (dirty.has('instance') || dirty.has('dueAct'))
+      wrong.push(...wrongActs(this.rows<ActRow>('select * from dueAct'), all));
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
     if (dirty.has('instance') || dirty.has('volume') || dirty.has('snapshot') || dirty.has('account')) {

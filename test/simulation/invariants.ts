@@ -14,10 +14,13 @@ import {
   usageOfVolume,
 } from '../../src/domain/access/quota.ts';
 import { publicInstance } from '../../src/domain/compute/public-instance.ts';
+import { instanceActs, timedActs } from '../../src/domain/compute/timed-acts.ts';
 import { publicSnapshot } from '../../src/domain/storage/snapshot.ts';
 import { publicVolume } from '../../src/domain/storage/volume.ts';
 import type { OwnedObject } from '../../src/engines/contract.ts';
 import { DISK_OVERCOMMIT } from '../fixtures/control-deps.ts';
+import type { Selectable } from 'kysely';
+import type { DueActTable } from '../../src/store/db/schema.ts';
 import type { InstanceRow } from '../../src/store/tables/instances.ts';
 import { parseUsage } from '../../src/store/tables/quotas.ts';
 import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
@@ -115,6 +118,29 @@ export function wrongText({ row, instance }: StoredInstance, region: Region | un
     ...differ(`the text of ${row.id}`, text, JSON.parse(JSON.stringify(publicInstance(instance, region)))),
     ...differ(`the status of ${row.id}`, row.status, instance.observed.status),
     ...(parsed.success ? [] : [`the text of ${row.id} breaks the contract: ${parsed.error.message}`]),
+  ];
+}
+
+export type ActRow = Pick<Selectable<DueActTable>, 'kind' | 'subjectId' | 'dueAtMs' | 'attempts' | 'leaseOwner'>;
+
+/** Each instance has the acts of its row, none later than its time. */
+export function wrongActs(acts: readonly ActRow[], all: readonly StoredInstance[]): string[] {
+  const ofInstances = acts.filter(({ kind }) => instanceActs.some((known) => known === kind));
+  const should = all.flatMap(({ instance }) => {
+    const timed = timedActs(instance);
+    return instanceActs.filter((kind) => timed[kind] !== null).map((kind) => `${kind}/${instance.id}`);
+  });
+  const has = ofInstances.map(({ kind, subjectId }) => `${kind}/${subjectId}`);
+  const stops = new Map<string, ReturnType<typeof timedActs>>(
+    all.map(({ instance }) => [instance.id, timedActs(instance)]),
+  );
+  const late = ofInstances.filter(({ kind, subjectId, dueAtMs, attempts, leaseOwner }) => {
+    const atMs = kind === 'stop' || kind === 'reclaim' ? stops.get(subjectId)?.[kind] : null;
+    return leaseOwner === null && attempts === 0 && typeof atMs === 'number' && (dueAtMs ?? Infinity) > atMs;
+  });
+  return [
+    ...differ('acts that are due', has.toSorted(), should.toSorted()),
+    ...late.map(({ kind, subjectId }) => `the ${kind} of ${subjectId} is late`),
   ];
 }
 

@@ -169,10 +169,16 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-scheduled-stop-is-not-due',
     file: 'store/tables/instances.ts',
-    find: 'revisionColumns({ ...instance, revision: instance.revision + 1 }, region)',
-    replace:
-      '(({ stopDueAtMs: _, ...rest }) => rest)(revisionColumns({ ...instance, revision: instance.revision + 1 }, region))',
+    find: "region)) .where('id', '=', instance.id) .execute(); await followActs(tx, before, instance);",
+    replace: "region)).where('id', '=', instance.id).execute();",
     suffers: 'an instance scheduled to stop at night keeps running and billing',
+  },
+  {
+    name: 'an-act-is-dropped-on-a-write',
+    file: 'store/tables/instances.ts',
+    find: 'await followActs(tx, stored, instance); return instance;',
+    replace: 'return instance;',
+    suffers: 'an instance with a longest run never stops, and bills for weeks',
   },
   // ---- reconciles
   {
@@ -364,8 +370,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-window-ends-without-a-stop',
     file: 'control/compute/auto-stop/off-peak-windows.ts',
-    find: '(row) => (row.waits === 1 ? wake([row]) : stopAutomatically(row, endOf)),',
-    replace: '(row) => (row.waits === 1 ? wake([row]) : Promise.resolve()),',
+    find: 'const isEnded = mustEnd && (await stopAutomatically(owned, endOf));',
+    replace: 'const isEnded = mustEnd && next === null;',
     suffers: 'off-peak instances run through the day at the price of the night',
   },
   {

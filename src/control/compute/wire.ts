@@ -11,10 +11,11 @@ import type { RegionParts } from '../regions/ports.ts';
 import type { StorageParts } from '../storage/ports.ts';
 import { makeEnforceMoney } from './auto-stop/enforce-money.ts';
 import { makeIdleDetector } from './auto-stop/idle-detector.ts';
-import { makeOffPeakWindows } from './auto-stop/off-peak-windows.ts';
+import { makeFollowWindow } from './auto-stop/off-peak-windows.ts';
 import { makeResume } from './auto-stop/resume-stopped.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
-import { makeStopDue, makeStopPolicies, type StopPolicies } from './auto-stop/stop-policy.ts';
+import { makeStopPolicies, type StopPolicies } from './auto-stop/stop-policy.ts';
+import { makeTimedStop } from './auto-stop/timed-stops.ts';
 import { makeDeleteAccounts } from './delete-accounts.ts';
 import { makeCommands, type Commands } from './inside/commands.ts';
 import { makeLogs, type Logs } from './inside/logs/logs.ts';
@@ -61,7 +62,6 @@ const EGRESS = 'egress policies';
 const SWEEP_INTERVAL_MS = 25_000;
 const SWEEPS = ['sweep', 'sweep disks'] as const;
 const HEALTH_INTERVAL_MS = 5_000;
-const STOP_DUE_INTERVAL_MS = 1_000;
 const IDLE_INTERVAL_MS = 1_000;
 const SAMPLE_INTERVAL_MS = 1_000;
 const DELETE_ACCOUNTS_INTERVAL_MS = 10_000;
@@ -119,6 +119,12 @@ export function wireCompute(given: Given) {
     useCases: useCasesOf(deps, logs),
     tasks: tasksOf(deps, async () => void (await (await applyEgress()).passed)),
     reconcilers: { instance: instanceReconciler(deps) },
+    dueActs: {
+      stop: makeTimedStop('stop', stopAutomatically),
+      reclaim: makeTimedStop('reclaim', stopAutomatically),
+      resume: makeResume(deps),
+      window: makeFollowWindow(deps),
+    },
     applyEgress,
     stopDisabled: () => scheduler.runSoon(DISABLED_TASK),
     sweep: (drivers: RegionDrivers) => sweepRegion(deps, drivers),
@@ -199,9 +205,6 @@ function tasksOf(deps: Parts, applyEgress: () => Promise<void>): Task[] {
       await deleteDiskOrphans(deps, drivers);
     }),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
-    task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(deps)),
-    task('off-peak windows', STOP_DUE_INTERVAL_MS, makeOffPeakWindows(deps)),
-    task('resume', STOP_DUE_INTERVAL_MS, makeResume(deps)),
     task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(deps)),
     task('delete accounts', DELETE_ACCOUNTS_INTERVAL_MS, makeDeleteAccounts(deps)),
     task('idle detection', Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs), () => idleDetector.tick()),

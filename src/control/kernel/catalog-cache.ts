@@ -10,7 +10,7 @@ import {
 import type { Store } from '../../store/store.ts';
 import type { Time } from './time.ts';
 
-const FRESH_MS = 1000;
+export const CATALOG_FRESH_MS = 1000;
 
 export interface CatalogSnapshot {
   images: ReadonlyMap<string, Image>;
@@ -38,6 +38,6 @@ export function makeCatalogCache({ store, time }: { store: Store; time: Time }):
       regions: new Map(regions.map((counted) => [counted.region.id, counted])),
     };
   };
-  const cache = makeCache({ load, elapsed: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: 1 });
+  const cache = makeCache({ load, elapsed: () => time.elapsed(), ttlMs: CATALOG_FRESH_MS, maxEntries: 1 });
   return { readCatalog: () => cache.get('catalog'), forgetCatalog: () => cache.invalidateKey('catalog') };
 }

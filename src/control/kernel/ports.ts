@@ -8,9 +8,10 @@ export type {
   StartedOperation,
   TextPage,
 } from './caller.ts';
-export type { CatalogSnapshot } from './catalog-cache.ts';
+export { CATALOG_FRESH_MS, type CatalogSnapshot } from './catalog-cache.ts';
 export type { Change, PublishChanges } from './changes.ts';
 export { makeConcurrencyLimit } from './concurrency-limit.ts';
+export type { ActHandler } from './due-work.ts';
 export { deadlineWithin, type StopAutomatically, type TaskDeps, type UseCaseDeps } from './deps.ts';
 export { eachFew } from './each-few.ts';
 export { idempotentWrite, requestReconcile, type WriteDeps } from './idempotent.ts';

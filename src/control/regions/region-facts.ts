@@ -19,6 +19,7 @@ import {
   writeManagedRegion,
   type ManagedRegion,
 } from '../../store/tables/catalog-rows.ts';
+import { windowsChanged } from '../../store/tables/due-acts.ts';
 import { recordStoragePrices } from '../../store/tables/price-changes.ts';
 import type { Db } from '../../store/store.ts';
 import {
@@ -40,7 +41,7 @@ import {
   type RegionEngineDeps,
 } from './region-engine.ts';
 import { refuseDate, refuseUndated, scheduledWarnings } from './scheduled-prices.ts';
-import type { Caller, Mutation, Pager } from '../kernel/ports.ts';
+import { CATALOG_FRESH_MS, type Caller, type Mutation, type Pager } from '../kernel/ports.ts';
 
 export interface RegionFacts {
   regionId: string;
@@ -152,6 +153,7 @@ export function makeRegionAdministration(deps: RegionAdministrationDeps): Omit<R
         if (!dryRun) {
           if (next.facts.name !== before.facts.name) await keepFormerName(tx, id, nowMs);
           await writeManagedRegion(tx, written);
+          if (fields.offPeak !== undefined) await windowsChanged(tx, id, nowMs + CATALOG_FRESH_MS);
           await recordNewPrices(tx, before, written, { fromMs: nowMs, byAccountId: caller.accountId });
           const { credentials, ...data } = sent;
           const event = { ...data, ...(credentials === undefined ? {} : { credentials: 'changed' }) };

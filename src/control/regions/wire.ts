@@ -102,7 +102,7 @@ export function wireRegions(given: Given) {
     });
   const tasks = (needs: RegionTaskDeps, probe: () => Promise<void>): Task[] => [
     overlappingTask(PROBE, PROBE_INTERVAL_MS, probe),
-    task('reclaim spot instances', STOP_DUE_INTERVAL_MS, makeReclaimSpots({ ...deps, ...needs })),
+    task('reclaim spot instances', STOP_DUE_INTERVAL_MS, makeReclaimSpots(deps)),
     task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops({ ...deps, ...needs })),
     task('scheduled prices', PRICES_INTERVAL_MS, applyPrices),
     task(REGION_TEXTS, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(deps)),

@@ -1,8 +1,8 @@
 /**
  * # Leases
  *
- * Reconcilers, in one process or several, share the due rows of `instance`, `volume`, `snapshot`
- * and `image` by leases. A row is due at `dueAtMs`. A claim leases the row to a process
+ * Reconcilers, in one process or several, share the due rows of `instance`, `volume`, `snapshot`,
+ * `image` and `dueAct` by leases. A row is due at `dueAtMs`. A claim leases the row to a process
  * (`leaseOwner`) under a token of the claim until `leaseUntilMs`, and moves `dueAtMs` to the same
  * time: a row of a dead process becomes due again by itself, and a leased row is not at the head
  * of the due index meanwhile. A heartbeat moves both times together. So `dueAtMs ≠ leaseUntilMs`
@@ -23,7 +23,7 @@ import { sql } from 'kysely';
 import { subjectKinds } from '../../domain/compute/operation.ts';
 import { isSqlite } from './dialect.ts';
 import { count, prepared, type Parameter } from './prepared.ts';
-import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
+import type { DueActTable, ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from '../store.ts';
 
 interface LeaseRows {
@@ -31,6 +31,7 @@ interface LeaseRows {
   volume: Selectable<VolumeTable>;
   snapshot: Selectable<SnapshotTable>;
   image: Selectable<ImageTable>;
+  dueAct: Selectable<DueActTable>;
 }
 
 export type LeaseTable = keyof LeaseRows;
@@ -58,6 +59,7 @@ const ofTable = <Query>(query: <Table extends LeaseTable>(table: Table) => Query
   volume: query('volume'),
   snapshot: query('snapshot'),
   image: query('image'),
+  dueAct: query('dueAct'),
 });
 
 const claim = <Table extends LeaseTable>(table: Table) =>
@@ -90,6 +92,7 @@ const claims: { [Table in LeaseTable]: (tx: Db, values: Claim) => Promise<LeaseR
   volume: claim('volume'),
   snapshot: claim('snapshot'),
   image: claim('image'),
+  dueAct: claim('dueAct'),
 };
 
 /**
@@ -180,7 +183,7 @@ export async function makeAllDue(tx: Db, table: LeaseTable, nowMs: number): Prom
 
 /** Releases leases of dead processes, at the start of the only process, and makes the rows due. */
 export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
-  for (const table of subjectKinds) {
+  for (const table of [...subjectKinds, 'dueAct']) {
     await sql`
       update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
       where ${leaseOwner} is not null`.execute(tx);

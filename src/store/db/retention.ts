@@ -17,6 +17,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   budget: 'living',
   creditGrant: 'books',
   disk: 'living',
+  dueAct: 'living',
   egress: 'living',
   entry: 'books',
   event: 'expires',

@@ -20,6 +20,20 @@ interface LeaseColumns {
   leaseUntilMs: number | null;
 }
 
+/** An act of a subject, by `tables/due-acts.ts`. */
+export interface DueActTable extends LeaseColumns {
+  /** `<kind>/<subjectId>`. */
+  id: string;
+  kind: string;
+  subjectId: string;
+  ownerId: string;
+  /** Failures in a row, and the last error. */
+  attempts: Generated<number>;
+  error: string | null;
+  /** Moves when the act is set while it runs. */
+  generation: Generated<number>;
+}
+
 export interface SettingTable {
   name: string;
   value: string;
@@ -175,16 +189,10 @@ export interface InstanceTable extends LeaseColumns {
   notBeforeMs: number | null;
   windowEndsAtMs: number | null;
   reclaimAtMs: number | null;
-  /** The region while desired is running in the mode `tidePerHour`. */
-  tideRegionId: string | null;
   /** The region of a spot instance until its release. */
   spotRegionId: string | null;
-  /** Diagnosis of the automatic stop after which a Stopped instance starts again. */
-  resumesAfter: string | null;
   stopPolicy: string;
   portAccess: string;
-  /** Earliest limit of `stopPolicy`, while desired is running. */
-  stopDueAtMs: number | null;
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
   archive: string | null;
@@ -355,6 +363,7 @@ export interface Schema extends AccountSchema, AuditSchema, BillingSchema, Webho
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
   setting: SettingTable;
+  dueAct: DueActTable;
   region: RegionTable;
   image: ImageTable;
   instanceType: InstanceTypeTable;

@@ -7,6 +7,7 @@ import type { Db } from '../store.ts';
  * these by `on delete cascade` need no entry.
  */
 export const accountTables = [
+  ['dueAct', 'ownerId'],
   ['label', 'ownerId'],
   ['portShare', 'accountId'],
   ['gatewayGrant', 'accountId'],

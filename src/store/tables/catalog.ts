@@ -115,12 +115,6 @@ const allRegions = prepared()((db) => db.selectFrom('region').selectAll().orderB
 export const regionsWithUsage = async (db: Db): Promise<RegionWithUsage[]> =>
   (await allRegions(db, {})).map(regionFromRow);
 
-const offPeakRows = prepared()((db) => db.selectFrom('region').select(['id', 'offPeak']).orderBy('name'));
-
-/** Off-peak windows of each region. */
-export const offPeaks = async (db: Db): Promise<{ id: string; offPeak: OffPeak | null }[]> =>
-  (await offPeakRows(db, {})).map((row) => ({ id: row.id, offPeak: offPeakOf(row) }));
-
 const drainRows = prepared()((db) =>
   db.selectFrom('region').select(['id', 'drain']).where('drain', 'is not', null).orderBy('name'),
 );

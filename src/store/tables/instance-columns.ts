@@ -4,10 +4,8 @@ import { instanceId, userId } from '../../domain/kernel/ids.ts';
 import type { Region } from '../../domain/regions/catalog.ts';
 import { desiredStates } from '../../domain/compute/instance-states.ts';
 import type { Instance } from '../../domain/compute/instance.ts';
-import { resumesAfter } from '../../domain/compute/resume.ts';
 import { searchForm } from '../../domain/kernel/resource-labels.ts';
 import { publicInstance } from '../../domain/compute/public-instance.ts';
-import { stopDueAtMs } from '../../domain/compute/stop-policy.ts';
 import {
   closedList,
   complete,
@@ -70,29 +68,17 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   observed: by('reconcile', json(schemas.observed)),
 };
 
-const derivedKeys = [
-  'status',
-  'stopDueAtMs',
-  'idleAfterMs',
-  'tideRegionId',
-  'spotRegionId',
-  'resumesAfter',
-  'searchName',
-  'publicText',
-] as const;
+const derivedKeys = ['status', 'idleAfterMs', 'spotRegionId', 'searchName', 'publicText'] as const;
 type DerivedValues = Pick<InstanceRow, (typeof derivedKeys)[number]>;
 
 /** Columns computed from an instance, for queries and lists; every write sets them. */
 const derivedValues = (instance: Instance, region: Region): DerivedValues => ({
   status: instance.observed.status,
-  stopDueAtMs: stopDueAtMs(instance),
   idleAfterMs:
     instance.desired === 'running' && instance.observed.status === 'Running'
       ? (instance.stopPolicy.idle?.afterMs ?? null)
       : null,
-  tideRegionId: instance.desired === 'running' && instance.spec.chargeMode === 'tidePerHour' ? region.id : null,
   spotRegionId: instance.desired !== 'released' && instance.spec.isSpot ? region.id : null,
-  resumesAfter: resumesAfter(instance),
   searchName: searchForm(instance.spec.name),
   publicText: JSON.stringify(publicInstance(instance, region)),
 });

@@ -1,5 +1,5 @@
 /** Instances that periodic tasks look for, by indexes that skip rows at rest. */
-import { sql, type SqlBool } from 'kysely';
+import { sql } from 'kysely';
 import { parseJson } from '../db/columns.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { InstanceRow } from './instance-columns.ts';
@@ -55,35 +55,6 @@ export async function instanceRowsOfRegion(
     .orderBy('id')
     .limit(limit)
     .execute();
-}
-
-export interface Overdue {
-  id: string;
-  ownerId: string;
-  stopDueAtMs: number;
-}
-
-const overdue = prepared<{ nowMs: number; afterMs: number; afterId: string; limit: number }>()((db, p) =>
-  db
-    .selectFrom('instance')
-    .select(['id', 'ownerId', 'stopDueAtMs'])
-    .where('stopDueAtMs', '<=', p('nowMs'))
-    .where(sql<SqlBool>`("stopDueAtMs", id) > (cast(${p('afterMs')} as bigint), ${p('afterId')})`)
-    .orderBy('stopDueAtMs')
-    .orderBy('id')
-    .limit(count(p('limit'))),
-);
-
-/** Instances past their stop time, longest overdue first; `after` null starts at the first. */
-export async function overdueInstances(
-  db: Db,
-  nowMs: number,
-  after: Pick<Overdue, 'stopDueAtMs' | 'id'> | null,
-  limit: number,
-): Promise<Overdue[]> {
-  const { stopDueAtMs: afterMs, id: afterId } = after ?? { stopDueAtMs: 0, id: '' };
-  const rows = await overdue(db, { nowMs, afterMs, afterId, limit });
-  return rows.map(({ stopDueAtMs: atMs, ...row }) => ({ ...row, stopDueAtMs: atMs ?? nowMs }));
 }
 
 const idleWatched = prepared<{ afterId: string; limit: number }>()((db, p) =>

@@ -25,6 +25,7 @@ import {
   specColumns,
   type InstanceRow,
 } from './instance-columns.ts';
+import { followActs } from './due-acts.ts';
 import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
 import { inOrder, orderOf } from './list-order.ts';
 import { archiveOperation } from './operations.ts';
@@ -73,6 +74,7 @@ export async function insertInstance(
     ),
   });
   await insertMounts(tx, instance);
+  await followActs(tx, null, instance);
 }
 
 async function insertMounts(tx: Db, instance: Instance): Promise<void> {
@@ -187,7 +189,7 @@ export async function filteredInstancePage(
 /** Writes a desired state over a locked row, leased or not, and archives the former operation. */
 export async function writeDesiredState(
   tx: Db,
-  before: Pick<Instance, 'generation' | 'operation'>,
+  before: Instance,
   instance: Instance,
   region: Region,
   columns: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
@@ -203,6 +205,7 @@ export async function writeDesiredState(
     })
     .where('id', '=', instance.id)
     .execute();
+  await followActs(tx, before, instance);
 }
 
 type Reconciled = ReturnType<typeof reconcileColumns>;
@@ -230,11 +233,12 @@ const updateReconciled = prepared<
 export async function writeReconciledInstance(
   tx: Db,
   lease: LeaseGuard,
-  reconciled: Instance,
+  { before, after: reconciled }: { before: Instance; after: Instance },
   region: Region,
   columns: { holdsCapacity?: boolean } = {},
 ): Promise<Instance | null> {
-  for (let instance = reconciled; ;) {
+  let [stored, instance] = [before, reconciled];
+  for (;;) {
     const written = await updateReconciled(tx, {
       ...reconcileColumns(instance, region),
       holding: columns.holdsCapacity === undefined ? null : encodeFlag(columns.holdsCapacity),
@@ -243,10 +247,13 @@ export async function writeReconciledInstance(
       leasedGeneration: lease.generation,
       rowRevision: instance.revision,
     });
-    if (written.length > 0) return instance;
+    if (written.length > 0) {
+      await followActs(tx, stored, instance);
+      return instance;
+    }
     const row = await tx.selectFrom('instance').selectAll().where(isLeaseHeld(lease)).executeTakeFirst();
     if (!row || row.revision === instance.revision) return null;
-    const { spec, pending, stopPolicy, windowEndsAtMs, reclaimAtMs, revision } = instanceFromRow(row);
+    const { spec, pending, stopPolicy, windowEndsAtMs, reclaimAtMs, revision } = (stored = instanceFromRow(row));
     instance = { ...reconciled, spec, pending, stopPolicy, windowEndsAtMs, reclaimAtMs, revision };
   }
 }
@@ -274,12 +281,13 @@ export async function writeDiskUsage(
 }
 
 /** Writes what the owner changed while the generation stays: reconciles keep it. */
-export async function writeRevision(tx: Db, instance: Instance, region: Region): Promise<void> {
+export async function writeRevision(tx: Db, before: Instance, instance: Instance, region: Region): Promise<void> {
   await tx
     .updateTable('instance')
     .set(revisionColumns({ ...instance, revision: instance.revision + 1 }, region))
     .where('id', '=', instance.id)
     .execute();
+  await followActs(tx, before, instance);
 }
 
 /** Changes the requested spec within a reconcile, after its write of the row. */
@@ -293,6 +301,18 @@ export async function changeSpec(
   const instance = instanceFromRow(row);
   const columns = specColumns({ ...instance, spec: change(instance.spec) }, region);
   await tx.updateTable('instance').set(columns).where('id', '=', id).execute();
+}
+
+/** Announces a stop, or takes an announcement back: a new revision, which the files follow. */
+export async function writeNotice(
+  tx: Db,
+  before: Instance,
+  notice: { windowEndsAtMs: number | null } | { reclaimAtMs: number },
+  nowMs: number,
+): Promise<void> {
+  const columns = { ...notice, revision: before.revision + 1, filesStale: 1, dueAtMs: nowMs } as const;
+  await tx.updateTable('instance').set(columns).where('id', '=', before.id).execute();
+  await followActs(tx, before, { ...before, ...notice });
 }
 
 export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {

@@ -6,6 +6,7 @@ import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import type { Store } from '../../../src/store/store.ts';
 import {
+  wrongActs,
   wrongAtRest,
   wrongCounts,
   wrongDisks,
@@ -136,6 +137,7 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
         events.flatMap(({ accountId, seq }) => (accountId === id ? [seq] : [])),
       ),
     ),
+    ...wrongActs(await store.read.selectFrom('dueAct').selectAll().execute(), all),
     ...wrongAtRest(all, owned),
     ...(await wrongBooks(store)),
   ]).toEqual([]);

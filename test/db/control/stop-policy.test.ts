@@ -1,13 +1,10 @@
 import { expect, test } from 'vitest';
-import { makeStopDue } from '../../../src/control/compute/auto-stop/stop-policy.ts';
 import type { StopPolicyRequest } from '../../../src/domain/compute/stop-policy.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { insertOwners, instanceRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
-import { realTime } from '../../../src/control/kernel/time.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -161,7 +158,9 @@ onBothEngines('stop policy', (open) => {
     await Promise.all(setting);
     for (const id of ids) {
       const row = await rowOf(world, id);
-      expect(row).toMatchObject({ generation: 1, status: 'Running', stopDueAtMs: last.get(id) });
+      expect(row).toMatchObject({ generation: 1, status: 'Running' });
+      const act = world.store.read.selectFrom('dueAct').select('dueAtMs').where('id', '=', `stop/${id}`);
+      expect(await act.execute()).toEqual([{ dueAtMs: last.get(id) }]);
       expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(last.get(id));
     }
     await expectConsistent(world);
@@ -255,51 +254,5 @@ onBothEngines('stop policy', (open) => {
     await set(world, id, {});
     expect(await lastingRowOf(world, id)).toEqual(before);
     expect(await eventsOf(world, id, 'instance.endsSet')).toEqual([]);
-  });
-});
-
-onBothEngines("overdue instances that can't be stopped", (open) => {
-  test('a failing stop delays no other, and each reason is logged once', async () => {
-    const store = await open();
-    // More than one read returns, and more than share one time.
-    const ids = Array.from({ length: 402 }, (_, at) => `notebook-${String(at).padStart(3, '0')}`);
-    const last = ids.at(-1) ?? '';
-    await store.write(async (tx) => {
-      await insertOwners(tx, 'here', 'ann');
-      const rows = ids.map((id, at) =>
-        instanceRow({ id, ownerId: 'ann', regionId: 'here', stopDueAtMs: at < 300 ? 1_000 : 1_000 + at }),
-      );
-      for (let from = 0; from < rows.length; from += 100)
-        await tx
-          .insertInto('instance')
-          .values(rows.slice(from, from + 100))
-          .execute();
-    });
-    let asked: string[] = [];
-    let warned: unknown[] = [];
-    let why = 'its region is not configured';
-    const ignore = (): void => {};
-    const warn = (facts: Record<string, unknown>): void => void warned.push(facts['id']);
-    const stopDue = makeStopDue({
-      store,
-      time: { ...realTime, now: () => 10_000 },
-      log: { debug: ignore, info: ignore, error: ignore, warn },
-      async stopAutomatically({ id }) {
-        asked.push(id);
-        if (id !== last) throw new Error(id === ids[0] ? why : 'it can not be');
-        return true;
-      },
-    });
-    const round = async () => {
-      asked = [];
-      warned = [];
-      await stopDue();
-      return { asked: asked.toSorted(), warned: warned.length };
-    };
-    expect(await round()).toEqual({ asked: ids, warned: 401 });
-    expect(await round()).toEqual({ asked: ids, warned: 0 });
-    why = 'another one';
-    expect(await round()).toEqual({ asked: ids, warned: 1 });
-    expect(warned).toEqual([ids[0]]);
   });
 });

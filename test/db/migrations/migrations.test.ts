@@ -10,6 +10,7 @@ import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { DatabaseAddress } from '../../fixtures/store.ts';
 import { onBothEngines, quietLog, recordingLog } from '../../fixtures/store.ts';
+import { insertOwners, instanceRow } from '../store/rows.ts';
 
 const openWith = (database: DatabaseAddress, known: readonly Migration[], log = quietLog): Promise<Store> =>
   'file' in database
@@ -20,6 +21,15 @@ const applied = async (store: Store): Promise<string[]> =>
   (await sql<{ name: string }>`select name from migration order by name`.execute(store.read)).rows.map(
     ({ name }) => name,
   );
+
+/** Columns of before 0002-due-acts. */
+const withActs: Record<string, Record<string, number | string>> = {
+  plain: {},
+  timed: { stopDueAtMs: 5_000 },
+  tide: { tideRegionId: 'here' },
+  spot: { reclaimAtMs: 7_000 },
+  stopped: { resumesAfter: 'SpotReclaimed', desired: 'stopped' },
+};
 
 const next: Migration = {
   name: '9998-next',
@@ -103,6 +113,32 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
     await expect(sql`select * from half`.execute(store.read)).rejects.toThrow(/half/);
+    await store.stop();
+  });
+
+  test('acts of instances become rows', async () => {
+    const database = await open.empty();
+    const before = await openWith(database, migrations.slice(0, 1));
+    await before.write(async (tx) => {
+      await insertOwners(tx, 'here', 'ann');
+      for (const [id, columns] of Object.entries(withActs)) {
+        await tx
+          .insertInto('instance')
+          .values(instanceRow({ id, ownerId: 'ann', regionId: 'here' }))
+          .execute();
+        for (const [name, value] of Object.entries(columns))
+          await sql`update instance set ${sql.ref(name)} = ${value} where id = ${id}`.execute(tx);
+      }
+    });
+    await before.stop();
+    const store = await openWith(database, migrations);
+    const acts = await store.read.selectFrom('dueAct').select(['id', 'ownerId', 'dueAtMs']).orderBy('id').execute();
+    expect(acts.map(({ id, ownerId, dueAtMs }) => `${id} of ${ownerId} at ${dueAtMs}`)).toEqual([
+      'reclaim/spot of ann at 7000',
+      'resume/stopped of ann at 0',
+      'stop/timed of ann at 5000',
+      'window/tide of ann at 0',
+    ]);
     await store.stop();
   });
 

@@ -15,7 +15,6 @@ import {
   idleWatchedIds,
   instanceRowsOfRegion,
   instancesOfDisabledAccounts,
-  overdueInstances,
 } from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
 import { capacityHolders } from '../../../src/store/tables/fleet.ts';
@@ -29,13 +28,7 @@ import {
 } from '../../../src/store/tables/money-steps.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
-import {
-  dueReclaims,
-  spotHolders,
-  startedInTide,
-  toResume,
-  waitsForOtherWindow,
-} from '../../../src/store/tables/tide-and-spot.ts';
+import { spotHolders } from '../../../src/store/tables/tide-and-spot.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
@@ -50,37 +43,9 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     [/^SEARCH image USING .*INDEX image_ref /, /^SEARCH image USING .*INDEX image_from /],
   ],
   [
-    'instances whose time is over',
-    (db) => overdueInstances(db, 1_000, { stopDueAtMs: 500, id: 'a' }, 200),
-    [/^SEARCH instance USING .*INDEX instance_stop /],
-  ],
-  [
-    'instances that an off-peak window wakes',
-    (db) => waitsForOtherWindow(db, 'a', '<', 1_000, { afterId: '', limit: 200 }),
-    [
-      /^SEARCH instance USING INDEX instance_tide \(tideRegionId=\? AND notBeforeMs<\?\)/,
-      /^USE TEMP B-TREE FOR ORDER BY/,
-    ],
-  ],
-  [
-    'instances that an off-peak window leaves running',
-    (db) => startedInTide(db, 'a', { afterId: '', limit: 200 }),
-    [/^SEARCH instance USING INDEX instance_tide \(tideRegionId=\? AND notBeforeMs=\? AND id>\?\)/],
-  ],
-  [
     'spot instances that hold capacity',
     (db) => spotHolders(db, 'a'),
     [/^SEARCH instance USING INDEX instance_spot \(spotRegionId=\? AND holdsCapacity=\?\)/],
-  ],
-  [
-    'reclaimed spot instances whose time is over',
-    (db) => dueReclaims(db, 1_000, 500),
-    [/^SEARCH instance USING INDEX instance_reclaim \(reclaimAtMs<\?\)/],
-  ],
-  [
-    'stopped instances to start again',
-    (db) => toResume(db, { after: 'OffPeakEnded', regionId: 'a', afterId: '', limit: 200 }),
-    [/^SEARCH instance USING INDEX instance_resume \(resumesAfter=\? AND regionId=\? AND id>\?\)/],
   ],
   [
     'scheduled prices that are due',

@@ -28,18 +28,23 @@ interface Row {
   leaseUntilMs?: number;
 }
 
-const tables: LeaseTable[] = ['instance', 'volume'];
+const tables: LeaseTable[] = ['instance', 'volume', 'dueAct'];
 
 const insert = (tx: Db, table: LeaseTable, rows: Row[]): Promise<unknown> =>
-  table === 'instance'
+  table === 'dueAct'
     ? tx
-        .insertInto('instance')
-        .values(rows.map((row) => instanceRow({ regionId: 'here', ...row })))
+        .insertInto('dueAct')
+        .values(rows.map((row) => ({ kind: 'stop', subjectId: row.id, generation: 1, ...row })))
         .execute()
-    : tx
-        .insertInto('volume')
-        .values(rows.map((row) => volumeRow({ regionId: 'here', ...row })))
-        .execute();
+    : table === 'instance'
+      ? tx
+          .insertInto('instance')
+          .values(rows.map((row) => instanceRow({ regionId: 'here', ...row })))
+          .execute()
+      : tx
+          .insertInto('volume')
+          .values(rows.map((row) => volumeRow({ regionId: 'here', ...row })))
+          .execute();
 
 const claimOf = (given: Partial<Claim>): Claim => ({
   owner: 'process',
@@ -150,7 +155,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await store.write((tx) => releaseLease(tx, table, 'a', 'stale', { dueAtMs: null }))).toBe(false);
     const write = (leaseToken: string, generation: number) =>
       store.write((tx) =>
-        sql`update ${sql.table(table)} set status = ${leaseToken} where ${isLeaseHeld({ id: 'a', leaseToken, generation })}`.execute(
+        sql`update ${sql.table(table)} set id = id where ${isLeaseHeld({ id: 'a', leaseToken, generation })}`.execute(
           tx,
         ),
       );

@@ -52,7 +52,6 @@ export const instanceRow = (
   initExit: null,
   waitsSinceMs: null,
   waitsUntilMs: null,
-  stopDueAtMs: null,
   idleAfterMs: null,
   observed: '{}',
   stopPolicy: JSON.stringify(noStopPolicy),

@@ -1,20 +1,18 @@
-/** The owner's stop policy, changed at once without an operation; idle status; due stops. */
+/** The owner's stop policy, changed at once without an operation; idle status. */
 import {
   stopDueAtMs,
   nextStopPolicy,
-  dueStopCause,
   type StopPolicy,
   type StopPolicyRules,
   type StopPolicyRequest,
 } from '../../../domain/compute/stop-policy.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
 import { instanceNotFound, Refusal } from '../../../domain/kernel/refusal.ts';
-import { overdueInstances, type Overdue } from '../../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeRevision } from '../../../store/tables/instances.ts';
 import { requireOwned } from '../inside/require-instance.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
-import { type Caller, type StopAutomatically, type UseCaseDeps, type TaskDeps, eachFew } from '../../kernel/ports.ts';
+import type { Caller, UseCaseDeps } from '../../kernel/ports.ts';
 
 export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
   instanceId: string;
@@ -56,7 +54,7 @@ export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
       const instance = { ...before, stopPolicy: next(before, nowMs) };
       const published = publicStopPolicy(instance, nowMs);
       if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return published;
-      await writeRevision(tx, instance, region);
+      await writeRevision(tx, before, instance, region);
       await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: published });
       return published;
     });
@@ -105,42 +103,3 @@ const publicStopPolicy = (instance: Instance, nowMs: number): InstanceStopPolicy
   keepAliveUntilMs: instance.stopPolicy.keepAliveUntilMs > nowMs ? instance.stopPolicy.keepAliveUntilMs : null,
   endsAtMs: stopDueAtMs(instance),
 });
-
-const AT_ONCE = 200;
-
-interface StopDueDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
-  stopAutomatically: StopAutomatically;
-}
-
-/** Each run visits all overdue instances, so one that can't be stopped delays no other. */
-export function makeStopDue({ store, time, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
-  /** Errors of the last run by instance: an error is logged once, not every second. */
-  let failed = new Map<string, string>();
-
-  async function stop(overdue: Overdue, failing: Map<string, string>): Promise<void> {
-    try {
-      await stopAutomatically(overdue, (instance, nowMs) => {
-        const cause = dueStopCause(instance, nowMs);
-        return cause === null ? null : { cause, why: { dueAt: stopDueAtMs(instance) } };
-      });
-    } catch (error) {
-      const why = String(error);
-      failing.set(overdue.id, why);
-      if (failed.get(overdue.id) === why) return;
-      log.warn({ id: overdue.id, err: error }, 'could not stop an instance that reached its stop time; Berth retries');
-    }
-  }
-
-  return async () => {
-    const nowMs = time.now();
-    const failing = new Map<string, string>();
-    let last: Overdue | undefined;
-    for (;;) {
-      const due = await overdueInstances(store.read, nowMs, last ?? null, AT_ONCE);
-      await eachFew(due, (overdue) => stop(overdue, failing));
-      last = due.at(-1);
-      if (due.length < AT_ONCE) break;
-    }
-    failed = failing;
-  };
-}

@@ -163,7 +163,13 @@ export async function writeInTransaction(
   const { id, ownerId, generation, revision } = before;
   const nowMs = deps.time.now();
   const advanced = { ...next, operation: advanceOperation(next.operation, next.observed, nowMs) };
-  const merged = await writeReconciledInstance(tx, { id, leaseToken, generation }, advanced, region, options);
+  const merged = await writeReconciledInstance(
+    tx,
+    { id, leaseToken, generation },
+    { before, after: advanced },
+    region,
+    options,
+  );
   if (!merged) throw new Superseded();
   if (respec) await changeSpec(tx, id, region, respec);
   const written = respec ? { ...merged, spec: respec(merged.spec) } : merged;

@@ -24,7 +24,7 @@ export const makeSetBilling =
       if (fault !== null) throw new Refusal('field_value', `field "${fault}`);
       const answer = { instanceId, ...options };
       if (JSON.stringify(options) === JSON.stringify(billingOptionsOf(before.spec))) return answer;
-      await writeRevision(tx, next, region);
+      await writeRevision(tx, before, next, region);
       const event = { accountId, atMs: nowMs, kind: 'instance.billingSet', subjectId: instanceId, data: options };
       await appendEvent(tx, event);
       return answer;

@@ -74,7 +74,7 @@ export const makeUpdate =
       if (!isRenamed && !labels && !hasOtherCommand && JSON.stringify(pending) === JSON.stringify(before.pending))
         return answer;
       await reservePorts(tx, before, next, counted);
-      await writeRevision(tx, next, counted.region);
+      await writeRevision(tx, before, next, counted.region);
       await rewriteMounts(tx, next);
       if (isRenamed && next.desired === 'running') {
         await setFilesStale(tx, instanceId, true);

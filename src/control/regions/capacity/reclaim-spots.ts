@@ -1,29 +1,17 @@
 /**
- * Reclaims spot instances for requests at full price in the capacity queue, and stops them after
- * the grace time. One transaction each, without the region's lock: a stop takes the locks in the
- * other order.
+ * Reclaims spot instances for requests at full price in the capacity queue. One transaction each,
+ * without the region's lock: a stop takes the locks in the other order.
  */
 import { noticeReasons } from '../../../domain/compute/notice.ts';
 import { regionsWithQueue } from '../../../store/tables/capacity.ts';
 import { regionsWithUsage } from '../../../store/tables/catalog.ts';
-import { dueReclaims, writeReclaim, type Owned } from '../../../store/tables/tide-and-spot.ts';
+import { writeReclaim, type Owned } from '../../../store/tables/tide-and-spot.ts';
 import { planReclaims } from './plan-reclaims.ts';
-import { type StopAutomatically, type TaskDeps, type UseCaseDeps, eachFew } from '../../kernel/ports.ts';
+import type { TaskDeps, UseCaseDeps } from '../../kernel/ports.ts';
 
-interface ReclaimDeps extends Pick<TaskDeps, 'store' | 'time' | 'log' | 'changes'>, Pick<UseCaseDeps, 'spotGraceMs'> {
-  stopAutomatically: StopAutomatically;
-}
+type ReclaimDeps = Pick<TaskDeps, 'store' | 'time' | 'changes'> & Pick<UseCaseDeps, 'spotGraceMs'>;
 
-const AT_ONCE = 500;
-
-export function makeReclaimSpots({ store, time, log, changes, spotGraceMs, stopAutomatically }: ReclaimDeps) {
-  const stop = (spot: Owned): Promise<unknown> =>
-    stopAutomatically(spot, ({ reclaimAtMs }, nowMs) =>
-      reclaimAtMs === null || reclaimAtMs > nowMs ? null : { cause: 'SpotReclaimed', why: { dueAt: reclaimAtMs } },
-    ).catch((error: unknown) =>
-      log.warn({ id: spot.id, err: error }, 'could not stop a reclaimed spot instance; Berth retries'),
-    );
-
+export function makeReclaimSpots({ store, time, changes, spotGraceMs }: ReclaimDeps) {
   const reclaim = (spot: Owned): Promise<void> => {
     const nowMs = time.now();
     const planned = { atMs: nowMs + spotGraceMs, reason: noticeReasons.SpotReclaimed };
@@ -38,6 +26,5 @@ export function makeReclaimSpots({ store, time, log, changes, spotGraceMs, stopA
       for (const spot of reclaims) await reclaim(spot);
       if (reclaims.length > 0) changes.publish({ subject: 'instance', isDue: true });
     }
-    await eachFew(await dueReclaims(store.read, time.now(), AT_ONCE), stop);
   };
 }

@@ -1,0 +1,24 @@
+create table "dueAct" (
+  id text collate "C" primary key not null, kind text collate "C" not null, "subjectId" text collate "C" not null,
+  "ownerId" text collate "C" not null, "dueAtMs" bigint, attempts bigint not null default 0, error text collate "C",
+  generation bigint not null default 0, "leaseOwner" text collate "C", "leaseToken" text collate "C", "leaseUntilMs" bigint
+);
+create index "dueAct_due" on "dueAct" ("dueAtMs", id) where "dueAtMs" is not null;
+create index "dueAct_lease" on "dueAct" ("leaseOwner", "leaseUntilMs") where "leaseOwner" is not null;
+create index "dueAct_owner" on "dueAct" ("ownerId");
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'stop/' || id, 'stop', id, "ownerId", "stopDueAtMs" from instance where "stopDueAtMs" is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'reclaim/' || id, 'reclaim', id, "ownerId", "reclaimAtMs" from instance
+  where "reclaimAtMs" is not null and desired = 'running';
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'resume/' || id, 'resume', id, "ownerId", 0 from instance where "resumesAfter" is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'window/' || id, 'window', id, "ownerId", 0 from instance where "tideRegionId" is not null;
+drop index instance_stop;
+drop index instance_tide;
+drop index instance_reclaim;
+drop index instance_resume;
+alter table instance drop column "stopDueAtMs";
+alter table instance drop column "tideRegionId";
+alter table instance drop column "resumesAfter";
