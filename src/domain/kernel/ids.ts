@@ -16,6 +16,11 @@ const INSTANCE_ID = /^notebook-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[
 export const userId = (uuid: string): UserId => uuid as UserId;
 export const instanceId = (text: string): InstanceId => text as InstanceId;
 export const instanceIdOf = (uuid: string): InstanceId => `notebook-${uuid}` as InstanceId;
+/** A UUID of version 7: rows of one commit are neighbors in an index, and share its pages. */
+export const instanceIdAt = (uuid: string, atMs: number): InstanceId => {
+  const time = atMs.toString(16).padStart(12, '0');
+  return instanceIdOf(`${time.slice(0, 8)}-${time.slice(8)}-7${uuid.slice(15)}`);
+};
 export const volumeId = (uuid: string): VolumeId => uuid as VolumeId;
 export const snapshotId = (uuid: string): SnapshotId => uuid as SnapshotId;
 export const imageId = (uuid: string): ImageId => uuid as ImageId;

@@ -2,7 +2,7 @@
  * Launches an instance (`docs/interface.md` §4.1): one transaction reserves capacity and writes
  * instance, event and idempotency record. No engine call.
  */
-import { instanceIdOf, userId } from '../../../domain/kernel/ids.ts';
+import { instanceIdAt, userId } from '../../../domain/kernel/ids.ts';
 import type { StopPolicy } from '../../../domain/compute/stop-policy.ts';
 import { faultOfBillingOptions } from '../../../domain/money/billing-options.ts';
 import { withSsh } from '../../../domain/compute/instance-change.ts';
@@ -219,7 +219,7 @@ function requestedInstance(
   const { regionId, pricesMicros: _prices, ...type } = resolved.type;
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
   const columns = {
-    id: instanceIdOf(deps.randomUuid()),
+    id: instanceIdAt(deps.randomUuid(), nowMs),
     ownerId: userId(caller.accountId),
     ownerName: caller.username,
     spec: {
