@@ -255,6 +255,22 @@ onBothEngines('the audit log', { postgres: 'always' }, (open) => {
     expect(await verify()).toMatchObject({ ok: true, records: 1 });
   });
 
+  test('stores the records of a turn in one transaction, and each of the next turn once', async () => {
+    const store = await open();
+    let writes = 0;
+    const write: Store['write'] = (work) => {
+      writes += 1;
+      return store.write(work);
+    };
+    const { audit } = setUp({ ...store, write });
+    for (const turn of ['a', 'b'])
+      await Promise.all(Array.from({ length: 20 }, (_, n) => audit.record(request({ requestId: `${turn}${n}` }))));
+    expect(writes).toBe(2);
+    await audit.seal();
+    const ids = ['a', 'b'].flatMap((turn) => Array.from({ length: 20 }, (_, n) => `${turn}${n}`));
+    expect((await auditAfter(store.read, 0, 100)).map(({ requestId }) => requestId)).toEqual(ids);
+  });
+
   test('numbers each of 300 concurrent records once', async () => {
     const store = await open();
     const { audit, verify } = setUp(store);

@@ -57,13 +57,28 @@ export function makeRecordWriter({ store, time, log, onWritten }: RecordWriterDe
   const unwritten: UnwrittenRecord[] = [];
   let dropped = 0;
   let isFailing = false;
+  let batch: { rows: AuditFields[]; stored: Promise<void> } | null = null;
 
-  const insert = async (records: readonly UnwrittenRecord[]): Promise<void> => {
+  const insert = async (rows: readonly AuditFields[], begin: () => void = () => {}): Promise<void> =>
+    store.write(async (tx) => {
+      begin();
+      for (const row of rows) await insertPendingAudit(tx, row);
+    });
+
+  /** Records of one turn share a transaction: rows may join until the store begins. */
+  const join = (row: AuditFields): Promise<void> => {
+    if (batch === null) {
+      const rows: AuditFields[] = [];
+      const end = (): void => void (batch = null);
+      batch = { rows, stored: insert(rows, end).finally(end) };
+    }
+    batch.rows.push(row);
+    return batch.stored;
+  };
+
+  const attempt = async (write: () => Promise<void>): Promise<void> => {
     try {
-      const rows = await Promise.all(records.map((record) => fieldsOf(store.read, record)));
-      await store.write(async (tx) => {
-        for (const row of rows) await insertPendingAudit(tx, row);
-      });
+      await write();
     } catch (error) {
       if (!isFailing) log.error({ err: error }, 'the audit log cannot be written; Berth retries');
       isFailing = true;
@@ -88,13 +103,13 @@ export function makeRecordWriter({ store, time, log, onWritten }: RecordWriterDe
       const record = { request, count: 1, atMs: request.atMs ?? time.now() };
       // While the store fails, no answer waits for another failure.
       if (isFailing) return retain(record);
-      await insert([record]).catch(() => retain(record));
+      await attempt(async () => join(await fieldsOf(store.read, record))).catch(() => retain(record));
     },
     retain: (request, count) => retain({ request, count, atMs: request.atMs ?? time.now() }),
     async writeRetained() {
       while (unwritten.length > 0) {
         const some = unwritten.slice(0, WRITTEN_AT_ONCE);
-        await insert(some);
+        await attempt(async () => insert(await Promise.all(some.map((record) => fieldsOf(store.read, record)))));
         unwritten.splice(0, some.length);
       }
     },
