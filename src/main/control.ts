@@ -26,10 +26,10 @@ export type ControlDeps = KernelOptions &
   ComputeOptions;
 
 export function makeControl(options: ControlDeps) {
-  const { parts: kernel, tasks: kernelTasks } = wireKernel(options);
+  const { parts: kernel, tasks: kernelTasks, retention } = wireKernel(options);
   const { shutdown, log, store, scheduler } = kernel;
   const base = { ...options, ...kernel };
-  const access = wireAccess({ ...base, stopDisabled: () => compute.stopDisabled() });
+  const access = wireAccess(base);
   const delivery = wireDelivery(base);
   const money = wireMoney(base);
   const storage = wireStorage({ ...base, ...money.parts });
@@ -38,7 +38,12 @@ export function makeControl(options: ControlDeps) {
   const compute = wireCompute(parts);
   const needs = { ...compute.parts, sweep: compute.sweep };
   const probe = regions.probeFor(needs);
-  const dueWork = makeDueWork(kernel, { ...compute.dueActs });
+  const dueWork = makeDueWork(kernel, {
+    ...money.dueActs(needs),
+    ...regions.dueActs(needs),
+    ...compute.dueActs,
+    retention: retention.handler,
+  });
   const tasks = [
     dueWork.task,
     ...kernelTasks,
@@ -46,7 +51,7 @@ export function makeControl(options: ControlDeps) {
     ...delivery.tasks,
     ...money.tasks(needs),
     ...storage.tasks(needs),
-    ...regions.tasks(needs, probe),
+    ...regions.tasks(probe),
     ...compute.tasks,
   ];
   const control: Control = {
@@ -73,6 +78,7 @@ export function makeControl(options: ControlDeps) {
     async start(): Promise<void> {
       if (options.alone) await store.write((tx) => releaseAllLeases(tx, kernel.time.now()));
       await money.start();
+      await retention.insert();
       // Before a loop starts instances: an engine enforces what it knows.
       await compute.applyEgress();
       const leaseOwner = kernel.randomUuid();

@@ -1,7 +1,7 @@
 /** Accounts and logins, the audit log, quotas, and who reaches which instance. */
 import { markFilesStale } from '../../store/tables/instances.ts';
 import { activeIdsOf } from '../../store/tables/instance-queries.ts';
-import { task, type Caller, type Change, type Kernel, type Mutation, type Task } from '../kernel/ports.ts';
+import { DUE_WORK, task, type Caller, type Change, type Kernel, type Mutation, type Task } from '../kernel/ports.ts';
 import { makeAccess, type AccessDeps } from './access.ts';
 import { makeAudit, type AuditDeps, type Audit } from './audit/audit.ts';
 import { makeRecordedRedeem, makeRecordSshLogin } from './audit/gateway-records.ts';
@@ -32,10 +32,7 @@ export interface AccessOptions
   requestsPerSecond?: number;
 }
 
-interface AccountDeps extends Pick<Kernel, 'store' | 'changes'> {
-  /** Called once logins or rights of an account have changed. */
-  stopDisabled: () => void;
-}
+type AccountDeps = Pick<Kernel, 'store' | 'changes' | 'scheduler'>;
 
 const EXPIRE_INTERVAL_MS = 60_000;
 /** Records are sealed within a second. */
@@ -54,7 +51,7 @@ export interface AccessUseCases {
   ports: Ports;
 }
 
-export function wireAccess(deps: Kernel & AccessOptions & AccountDeps) {
+export function wireAccess(deps: Kernel & AccessOptions) {
   const { changes, reserve, time } = deps;
   const notebookTokens = makeNotebookTokens(deps);
   const withTokens = { ...deps, notebookTokens };
@@ -141,7 +138,7 @@ const makePublishing =
   };
 
 function accountsOf(
-  { store, changes, stopDisabled }: AccountDeps,
+  { store, changes, scheduler }: AccountDeps,
   { access: { administration }, audit }: Pick<AccessParts, 'access' | 'audit'>,
 ): AccessUseCases['accounts'] {
   /** Rechecks what is open of the account and at its instances; stops those of a disabled one. */
@@ -149,7 +146,7 @@ function accountsOf(
     changes.publish({ subject: 'account', id });
     for (const instanceId of await activeIdsOf(store.read, id))
       changes.publish({ subject: 'instance', id: instanceId });
-    stopDisabled();
+    scheduler.runSoon(DUE_WORK);
   }
   const cuttingOff =
     <Body extends { accountId: string }, Answer>(useCase: Mutation<Body, Answer>): Mutation<Body, Answer> =>

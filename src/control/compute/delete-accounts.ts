@@ -1,20 +1,15 @@
 /**
- * Deletes accounts whose grace time has ended. Each run goes as far as the reconcilers have come:
+ * Deletes an account whose grace time has ended. Each run goes as far as the reconcilers have come:
  * instances are terminated, then snapshots, volumes and images deleted, then the disks that are
  * left, then the rows. A crash between loses nothing: the next run starts over.
  */
-import { lockAccount } from '../../store/tables/accounts.ts';
-import {
-  accountsToDelete,
-  deleteAccountRows,
-  hasStoredResources,
-  hasUncleanInstances,
-} from '../../store/tables/account-rows.ts';
+import { accountById, lockAccount } from '../../store/tables/accounts.ts';
+import { deleteAccountRows, hasStoredResources, hasUncleanInstances } from '../../store/tables/account-rows.ts';
 import { deleteDisks, disksOfOwner } from '../../store/tables/disks.ts';
 import { holdingsOf } from '../../store/tables/holdings.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeAction } from './instances/actions.ts';
-import { type Caller, deadlineWithin, type TaskDeps, notifyAdministrators } from '../kernel/ports.ts';
+import { type ActHandler, type Caller, deadlineWithin, type TaskDeps, notifyAdministrators } from '../kernel/ports.ts';
 import { makeImages, type ImageDeps } from '../regions/ports.ts';
 import {
   locateDisks,
@@ -28,6 +23,7 @@ import {
 type DeleteAccountsDeps = TaskDeps & VolumeDeps & ImageDeps & { heldDisks: HeldDisks };
 
 const DESTROY_DEADLINE_MS = 600_000;
+const AGAIN_MS = 10_000;
 
 /** Ignores refusals: the resource is going already, or still used, and the next run tries again. */
 const unlessRefused = async (request: Promise<unknown>): Promise<void> => {
@@ -36,7 +32,7 @@ const unlessRefused = async (request: Promise<unknown>): Promise<void> => {
   });
 };
 
-export const makeDeleteAccounts = (deps: DeleteAccountsDeps): (() => Promise<void>) => {
+export const makeDeleteAccounts = (deps: DeleteAccountsDeps): ActHandler => {
   const { store, time, log, regions } = deps;
   const terminate = makeAction('terminate', deps);
   const { delete: deleteVolume } = makeVolumes(deps);
@@ -66,9 +62,12 @@ export const makeDeleteAccounts = (deps: DeleteAccountsDeps): (() => Promise<voi
     return true;
   }
 
-  async function deleteAccount({ id, username }: { id: string; username: string }): Promise<void> {
+  return async ({ id }) => {
+    const account = await accountById(store.read, id);
+    if (!account || account.deleteAtMs === null || account.deleteAtMs > time.now()) return account?.deleteAtMs ?? null;
+    const { username } = account;
     const owner: Caller = { accountId: id, username, email: '', roles: [], sessionId: null, scopes: null };
-    if (!(await deleteResources(owner))) return;
+    if (!(await deleteResources(owner))) return time.now() + AGAIN_MS;
     await store.write(async (tx) => {
       await lockAccount(tx, id);
       await deleteAccountRows(tx, id, time.now());
@@ -76,12 +75,6 @@ export const makeDeleteAccounts = (deps: DeleteAccountsDeps): (() => Promise<voi
       await notifyAdministrators(tx, { atMs: time.now(), ...event });
     });
     log.warn({ accountId: id, username }, 'an account was deleted');
-  }
-
-  return async () => {
-    for (const account of await accountsToDelete(store.read, time.now()))
-      await deleteAccount(account).catch((error: unknown) =>
-        log.warn({ accountId: account.id, err: error }, 'could not delete an account yet; Berth retries'),
-      );
+    return null;
   };
 };

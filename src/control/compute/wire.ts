@@ -6,7 +6,7 @@ import { initialStopPolicy, type StopPolicyRules } from '../../domain/compute/st
 import type { AccessParts } from '../access/ports.ts';
 import type { DeliveryParts } from '../delivery/ports.ts';
 import { makeRegionTask, overlappingTask, task, type Kernel, type RegionDrivers, type Task } from '../kernel/ports.ts';
-import { CHARGE_INTERVAL_MS, type MoneyParts } from '../money/ports.ts';
+import type { MoneyParts } from '../money/ports.ts';
 import type { RegionParts } from '../regions/ports.ts';
 import type { StorageParts } from '../storage/ports.ts';
 import { makeEnforceMoney } from './auto-stop/enforce-money.ts';
@@ -64,10 +64,6 @@ const SWEEPS = ['sweep', 'sweep disks'] as const;
 const HEALTH_INTERVAL_MS = 5_000;
 const IDLE_INTERVAL_MS = 1_000;
 const SAMPLE_INTERVAL_MS = 1_000;
-const DELETE_ACCOUNTS_INTERVAL_MS = 10_000;
-/** Stops the instances of disabled accounts. */
-export const DISABLED_TASK = 'disabled accounts';
-const DISABLED_INTERVAL_MS = 5_000;
 
 export interface ComputeUseCases {
   commands: Commands;
@@ -111,7 +107,7 @@ function makeParts(parts: Given) {
 
 export function wireCompute(given: Given) {
   const deps = makeParts(given);
-  const { scheduler, idleDetector, sampler, stopAutomatically, terminalHost } = deps;
+  const { idleDetector, sampler, stopAutomatically, terminalHost } = deps;
   const applyEgress = makeApplyEgress(deps);
   const logs = makeLogs(deps);
   return {
@@ -124,9 +120,11 @@ export function wireCompute(given: Given) {
       reclaim: makeTimedStop('reclaim', stopAutomatically),
       resume: makeResume(deps),
       window: makeFollowWindow(deps),
+      disable: makeStopDisabled(deps),
+      deleteAccount: makeDeleteAccounts(deps),
+      money: makeEnforceMoney(deps),
     },
     applyEgress,
-    stopDisabled: () => scheduler.runSoon(DISABLED_TASK),
     sweep: (drivers: RegionDrivers) => sweepRegion(deps, drivers),
     async endUses(): Promise<void> {
       logs.stop();
@@ -191,7 +189,6 @@ function instanceReconciler(deps: Parts) {
 function tasksOf(deps: Parts, applyEgress: () => Promise<void>): Task[] {
   const { regions, reserve, metering, health, sampler, idleDetector, idleLimits } = deps;
   const inEach = makeRegionTask(regions);
-  const enforceMoney = makeEnforceMoney(deps);
   return [
     overlappingTask(EGRESS, EGRESS_INTERVAL_MS, applyEgress),
     inEach(SWEEPS[0], SWEEP_INTERVAL_MS, async (drivers) => {
@@ -205,10 +202,7 @@ function tasksOf(deps: Parts, applyEgress: () => Promise<void>): Task[] {
       await deleteDiskOrphans(deps, drivers);
     }),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
-    task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(deps)),
-    task('delete accounts', DELETE_ACCOUNTS_INTERVAL_MS, makeDeleteAccounts(deps)),
     task('idle detection', Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs), () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, async () => (reserve.isFull() ? undefined : sampler.tick())),
-    task('follow money', CHARGE_INTERVAL_MS, () => deps.followMoney().then(enforceMoney)),
   ];
 }

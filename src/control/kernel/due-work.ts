@@ -8,8 +8,13 @@ import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { oneOf } from '../../store/db/columns.ts';
 import { nextDueAt, type LeaseRow } from '../../store/db/leases.ts';
 import { finishAct, noteAttempt } from '../../store/tables/due-acts.ts';
-import type { Kernel } from './wire.ts';
-import { startReconcileLoop, type LeasedRow, type ReconcileLoop, type ReconcileResult } from './reconcile-loop.ts';
+import {
+  startReconcileLoop,
+  type LeasedRow,
+  type ReconcileLoop,
+  type ReconcileLoopDeps,
+  type ReconcileResult,
+} from './reconcile-loop.ts';
 import { task, type Task } from './scheduler.ts';
 
 /** Returns the next time; null: the act is done. */
@@ -25,7 +30,7 @@ const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
 const ERROR_LENGTH = 500;
 
-type WorkDeps = Pick<Kernel, 'store' | 'time' | 'log' | 'hold' | 'randomUuid'>;
+type WorkDeps = Omit<ReconcileLoopDeps<'dueAct'>, 'table' | 'leaseOwner' | 'reconcile'>;
 
 export function makeDueWork(
   deps: WorkDeps,
@@ -54,7 +59,7 @@ function makeRun({ store, time, log }: WorkDeps, handlers: ActHandlers) {
       const dueAtMs = await (few.get(kind)?.run(work, { owner: ownerId, signal }) ?? work());
       if (dueAtMs === null && (await store.write((tx) => finishAct(tx, held)))) return 'gone';
       if (known !== null) await store.write((tx) => noteAttempt(tx, held, null));
-      return { dueAtMs };
+      return { dueAtMs: dueAtMs && Math.max(dueAtMs, time.now() + LOOK_INTERVAL_MS) };
     } catch (error) {
       if (signal.aborted) throw error;
       const text = errorText(error).slice(0, ERROR_LENGTH);

@@ -11,9 +11,9 @@ export type {
 export { CATALOG_FRESH_MS, type CatalogSnapshot } from './catalog-cache.ts';
 export type { Change, PublishChanges } from './changes.ts';
 export { makeConcurrencyLimit } from './concurrency-limit.ts';
-export type { ActHandler } from './due-work.ts';
+export { DUE_WORK, type ActHandler } from './due-work.ts';
 export { deadlineWithin, type StopAutomatically, type TaskDeps, type UseCaseDeps } from './deps.ts';
-export { eachFew } from './each-few.ts';
+export { eachOf } from './each-of.ts';
 export { idempotentWrite, requestReconcile, type WriteDeps } from './idempotent.ts';
 export type { Log } from './logger.ts';
 export { notifyAdministrators } from './notify-administrators.ts';

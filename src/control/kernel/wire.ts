@@ -5,7 +5,7 @@ import { permanentHold, type Hold } from '../../store/db/database-lock.ts';
 import { noReserve, type SpaceReserve } from '../../store/db/space-reserve.ts';
 import { makeCatalogCache } from './catalog-cache.ts';
 import { makeChanges } from './changes.ts';
-import { deleteExpired } from './delete-expired.ts';
+import { makeRetention } from './delete-expired.ts';
 import type { TaskDeps } from './deps.ts';
 import { makeIdempotent } from './idempotent.ts';
 import { makeOutageLog } from './outage-log.ts';
@@ -33,7 +33,6 @@ export interface KernelOptions extends Pick<TaskDeps, 'store' | 'regions' | 'log
 }
 
 const RESERVE_INTERVAL_MS = 1_000;
-const EXPIRE_INTERVAL_MS = 60_000;
 
 export type Kernel = ReturnType<typeof wireKernel>['parts'];
 
@@ -67,9 +66,6 @@ export function wireKernel(options: KernelOptions) {
     seal: makeSeal({ key: secretsKey, randomBytes }),
     scheduler: makeScheduler({ time, log, stopping, hold }),
   };
-  const tasks: Task[] = [
-    task('space reserve', RESERVE_INTERVAL_MS, () => reserve.check()),
-    task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(parts)),
-  ];
-  return { parts, tasks };
+  const tasks: Task[] = [task('space reserve', RESERVE_INTERVAL_MS, () => reserve.check())];
+  return { parts, tasks, retention: makeRetention(parts) };
 }

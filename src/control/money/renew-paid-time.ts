@@ -7,56 +7,24 @@ import type { Db } from '../../store/store.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
 import { lockWallet } from '../../store/tables/ledger.ts';
-import {
-  deletePaidTime,
-  duePaidTimes,
-  paidTimeOf,
-  savePaidTime,
-  type DuePaidTime,
-  type StoredPaidTime,
-} from '../../store/tables/paid-times.ts';
+import { deletePaidTime, paidTimeOf, savePaidTime, type StoredPaidTime } from '../../store/tables/paid-times.ts';
 import { buyPaidTime, type Billed } from './prepay.ts';
 import { purchaseOf } from './refuse-unpaid.ts';
-import { type StopAutomatically, type TaskDeps, eachFew } from '../kernel/ports.ts';
+import type { ActHandler, StopAutomatically, TaskDeps } from '../kernel/ports.ts';
 
-const AT_ONCE = 200;
-
-export interface RenewDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
+export interface RenewDeps extends Pick<TaskDeps, 'store' | 'time'> {
   metering: Billed;
   stopAutomatically: StopAutomatically;
 }
 
-/** Each run visits all due rows, so one that fails delays no other. */
-export function makeRenewPaidTime({ store, time, log, metering, stopAutomatically }: RenewDeps): () => Promise<void> {
-  /** Errors of the last run by instance: an error is logged once, not every second. */
-  let failed = new Map<string, string>();
-
-  async function visit(due: DuePaidTime, failing: Map<string, string>): Promise<void> {
-    const { instanceId: id, accountId: ownerId } = due;
-    try {
-      const ended = await store.write((tx) => handleDue(tx, metering, due, time.now()));
-      // In a transaction of its own: a stop locks the region, which comes before the account.
-      if (ended) await stopAutomatically({ id, ownerId }, (now) => stopOf(now, ended));
-    } catch (error) {
-      const why = String(error);
-      failing.set(id, why);
-      if (failed.get(id) !== why) log.warn({ id, err: error }, 'could not end or renew paid time; Berth retries');
-    }
-  }
-
-  return async () => {
-    const nowMs = time.now();
-    const failing = new Map<string, string>();
-    let last: DuePaidTime | undefined;
-    for (;;) {
-      const due = await duePaidTimes(store.read, nowMs, last ?? null, AT_ONCE);
-      await eachFew(due, (one) => visit(one, failing));
-      last = due.at(-1);
-      if (due.length < AT_ONCE) break;
-    }
-    failed = failing;
+export const makeRenewPaidTime =
+  ({ store, time, metering, stopAutomatically }: RenewDeps): ActHandler =>
+  async (owned) => {
+    const ended = await store.write((tx) => handleDue(tx, metering, owned, time.now()));
+    // In a transaction of its own: a stop locks the region, which comes before the account.
+    if (ended) await stopAutomatically(owned, (now) => stopOf(now, ended));
+    return (await paidTimeOf(store.read, owned.id))?.dueAtMs ?? null;
   };
-}
 
 interface Ended {
   generation: number;
@@ -74,7 +42,7 @@ const stopOf = ({ generation, spec }: Instance, { generation: ended, why }: Ende
 async function handleDue(
   tx: Db,
   metering: Billed,
-  { instanceId, accountId }: DuePaidTime,
+  { id: instanceId, ownerId: accountId }: { id: string; ownerId: string },
   nowMs: number,
 ): Promise<Ended | null> {
   const row = await lockInstance(tx, accountId, instanceId);

@@ -26,7 +26,6 @@ export interface MoneyOptions {
 
 /** Books each minute within seconds of its end. */
 export const CHARGE_INTERVAL_MS = 10_000;
-const RENEW_INTERVAL_MS = 1_000;
 
 export interface MoneyUseCases {
   books: Books;
@@ -53,13 +52,16 @@ export function wireMoney(parts: Kernel & MoneyOptions) {
     credits: makeCredits(deps),
   };
   const tasks = (needs: { stopAutomatically: StopAutomatically }): Task[] => [
-    task('renew paid time', RENEW_INTERVAL_MS, makeRenewPaidTime({ ...deps, ...needs })),
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(deps)),
+    task('follow money', CHARGE_INTERVAL_MS, makeFollowMoney(deps)),
     task('follow budgets', CHARGE_INTERVAL_MS, makeFollowBudgets({ ...deps, ...needs })),
   ];
+  const dueActs = (needs: { stopAutomatically: StopAutomatically }) => ({
+    paidTime: makeRenewPaidTime({ ...deps, ...needs }),
+  });
   /** Follows the setting of billing. */
   const start = () => parts.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
-  return { parts: { metering, followMoney: makeFollowMoney(deps) }, useCases, tasks, start };
+  return { parts: { metering }, useCases, tasks, dueActs, start };
 }
 
 export type MoneyParts = ReturnType<typeof wireMoney>['parts'];

@@ -4,7 +4,7 @@
  * that moment.
  */
 import { mapPrices, mapStoragePrices } from '../../domain/regions/catalog.ts';
-import type { Db } from '../../store/store.ts';
+import type { Db, Store } from '../../store/store.ts';
 import {
   lockRegions,
   managedRegionById,
@@ -14,21 +14,27 @@ import {
   type ManagedRegion,
 } from '../../store/tables/catalog-rows.ts';
 import {
-  isAnyPriceDue,
+  nextPriceAtMs,
   recordStoragePrices,
   recordTypePrices,
   takeDuePrices,
   type PriceChange,
 } from '../../store/tables/price-changes.ts';
-import { type UseCaseDeps, notifyAdministrators } from '../kernel/ports.ts';
+import { type ActHandler, type UseCaseDeps, notifyAdministrators } from '../kernel/ports.ts';
 
-/** Returns the task that applies prices that are due. */
 export const makeApplyPrices =
   ({ store, time, forgetCatalog }: Pick<UseCaseDeps, 'store' | 'time'> & { forgetCatalog: () => void }) =>
   async (): Promise<void> => {
-    if (!(await isAnyPriceDue(store.read, time.now()))) return;
+    if (((await nextPriceAtMs(store.read)) ?? Infinity) > time.now()) return;
     await store.write((tx) => lockedRegions(tx, time.now()));
     forgetCatalog();
+  };
+
+export const makeDuePrices =
+  (store: Store, applyPrices: () => Promise<void>): ActHandler =>
+  async ({ id }) => {
+    await applyPrices();
+    return nextPriceAtMs(store.read, id);
   };
 
 /** Locks the regions and applies what is due, so a change of now comes after it. */

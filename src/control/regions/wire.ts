@@ -15,7 +15,7 @@ import { makeDrainStops } from './capacity/drain.ts';
 import { makeFleet, type FleetDeps, type Fleet } from './capacity/fleet.ts';
 import { makeProbe, type ProbeDeps } from './capacity/probe.ts';
 import { makeReclaimSpots } from './capacity/reclaim-spots.ts';
-import { makeApplyPrices } from './due-prices.ts';
+import { makeApplyPrices, makeDuePrices } from './due-prices.ts';
 import { makeCheckImage } from './images/check-image.ts';
 import { makeImagePulls } from './images/image-pulls.ts';
 import { makeImages, type Images } from './images/images.ts';
@@ -42,8 +42,7 @@ interface RegionTaskDeps extends Pick<FleetDeps, 'sampler'> {
 
 const PROBE = 'probe';
 const PROBE_INTERVAL_MS = 10_000;
-const STOP_DUE_INTERVAL_MS = 1_000;
-const PRICES_INTERVAL_MS = 1_000;
+const RECLAIM_INTERVAL_MS = 1_000;
 const REGION_TEXTS = 'region texts';
 const REGION_TEXTS_INTERVAL_MS = 3_000;
 
@@ -100,14 +99,16 @@ export function wireRegions(given: Given) {
         await sweep(drivers);
       },
     });
-  const tasks = (needs: RegionTaskDeps, probe: () => Promise<void>): Task[] => [
+  const dueActs = (needs: Pick<RegionTaskDeps, 'stopAutomatically'>) => ({
+    drain: makeDrainStops({ ...deps, ...needs }),
+    prices: makeDuePrices(deps.store, applyPrices),
+  });
+  const tasks = (probe: () => Promise<void>): Task[] => [
     overlappingTask(PROBE, PROBE_INTERVAL_MS, probe),
-    task('reclaim spot instances', STOP_DUE_INTERVAL_MS, makeReclaimSpots(deps)),
-    task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops({ ...deps, ...needs })),
-    task('scheduled prices', PRICES_INTERVAL_MS, applyPrices),
+    task('reclaim spot instances', RECLAIM_INTERVAL_MS, makeReclaimSpots(deps)),
     task(REGION_TEXTS, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(deps)),
   ];
-  return { parts, useCases, tasks, probeFor, applyPrices, reconcilers: { image: makeImageReconciler(deps) } };
+  return { parts, useCases, tasks, dueActs, probeFor, applyPrices, reconcilers: { image: makeImageReconciler(deps) } };
 }
 
 export type RegionParts = ReturnType<typeof wireRegions>['parts'];

@@ -1,6 +1,18 @@
 /** Acts that are due at a time, each of one subject. */
 
-export const actKinds = ['stop', 'reclaim', 'resume', 'window'] as const;
+export const actKinds = [
+  'stop',
+  'reclaim',
+  'resume',
+  'window',
+  'paidTime',
+  'drain',
+  'prices',
+  'disable',
+  'deleteAccount',
+  'money',
+  'retention',
+] as const;
 export type ActKind = (typeof actKinds)[number];
 
 export interface DueAct {

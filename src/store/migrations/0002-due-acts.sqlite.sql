@@ -15,7 +15,21 @@ insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
   select 'resume/' || id, 'resume', id, "ownerId", 0 from instance where "resumesAfter" is not null;
 insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
   select 'window/' || id, 'window', id, "ownerId", 0 from instance where "tideRegionId" is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'paidTime/' || "instanceId", 'paidTime', "instanceId", "accountId", "dueAtMs" from "paidTime"
+  where "dueAtMs" is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'drain/' || id, 'drain', id, '', 0 from region where drain is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select distinct 'prices/' || "regionId", 'prices', "regionId", '', 0 from "priceChange" where "isScheduled" = 1;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'disable/' || id, 'disable', id, id, 0 from account where disabled = 1;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'deleteAccount/' || id, 'deleteAccount', id, id, "deleteAtMs" from account where "deleteAtMs" is not null;
+insert into "dueAct" (id, kind, "subjectId", "ownerId", "dueAtMs")
+  select 'money/' || id, 'money', id, id, 0 from account where "moneyStep" in ('stop', 'archive', 'delete');
 drop index instance_stop;
+drop index paid_time_due;
 drop index instance_tide;
 drop index instance_reclaim;
 drop index instance_resume;

@@ -37,14 +37,6 @@ export const accountTables = [
   ['event', 'accountId'],
 ] as const;
 
-export const accountsToDelete = (db: Db, nowMs: number): Promise<{ id: string; username: string }[]> =>
-  db
-    .selectFrom('account')
-    .select(['id', 'username'])
-    .where('disabled', '=', sql.lit(1))
-    .where('deleteAtMs', '<=', nowMs)
-    .execute();
-
 export async function hasUncleanInstances(db: Db, ownerId: string): Promise<boolean> {
   const unclean = db.selectFrom('instance').select('id').where('ownerId', '=', ownerId);
   const row = await unclean

@@ -3,6 +3,7 @@ import type { AccountState } from '../../domain/access/account-state.ts';
 import type { Role } from '../../domain/access/roles.ts';
 import type { AccountSort } from '../../domain/kernel/list-sorts.ts';
 import { inOrder, orderOf } from './list-order.ts';
+import { followAct } from './due-acts.ts';
 import { positionIn, locking } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
@@ -70,7 +71,13 @@ export type AccountChange = Partial<
 >;
 
 export async function changeAccount(tx: Db, id: string, change: AccountChange): Promise<AccountRow> {
-  return tx.updateTable('account').set(change).where('id', '=', id).returningAll().executeTakeFirstOrThrow();
+  const row = await tx.updateTable('account').set(change).where('id', '=', id).returningAll().executeTakeFirstOrThrow();
+  if (change.disabled !== undefined) {
+    const act = { subjectId: id, ownerId: id };
+    await followAct(tx, { ...act, kind: 'disable', dueAtMs: row.disabled === 1 ? 0 : null });
+    await followAct(tx, { ...act, kind: 'deleteAccount', dueAtMs: row.deleteAtMs });
+  }
+  return row;
 }
 
 export interface AccountFilter {

@@ -20,6 +20,7 @@ import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts
 import { oneOf, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
+import { followAct } from './due-acts.ts';
 import { drain as drainColumn, offPeakSchema, parseTags, priceList, storagePriceList } from './json-schemas.ts';
 
 export type RegionCapacity = Capacity & { nodePorts: number };
@@ -115,13 +116,6 @@ const allRegions = prepared()((db) => db.selectFrom('region').selectAll().orderB
 export const regionsWithUsage = async (db: Db): Promise<RegionWithUsage[]> =>
   (await allRegions(db, {})).map(regionFromRow);
 
-const drainRows = prepared()((db) =>
-  db.selectFrom('region').select(['id', 'drain']).where('drain', 'is not', null).orderBy('name'),
-);
-
-export const drains = async (db: Db): Promise<{ id: string; drain: Drain }[]> =>
-  (await drainRows(db, {})).flatMap(({ id, drain }) => (drain === null ? [] : [{ id, drain: drainOf(id, drain) }]));
-
 const drainOf = (id: string, text: string): Drain =>
   parseJson(drainColumn, text, { table: 'region', id, column: 'drain' });
 
@@ -153,6 +147,7 @@ export async function saveDrain(tx: Db, id: string, drain: Drain | null): Promis
     .set({ drain: drain && JSON.stringify(drain) })
     .where('id', '=', id)
     .execute();
+  await followAct(tx, { kind: 'drain', subjectId: id, ownerId: '', dueAtMs: drain?.stopAtMs ?? null });
 }
 
 export const imageFromRow = (row: Selectable<ImageTable>): Image => ({

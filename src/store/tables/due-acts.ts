@@ -32,6 +32,19 @@ export async function setAct(tx: Db, act: DueAct): Promise<void> {
   await upsert(tx, { ...act, id: idOf(act.kind, act.subjectId) });
 }
 
+export async function insertAct(tx: Db, act: DueAct): Promise<void> {
+  const row = { ...act, id: idOf(act.kind, act.subjectId) };
+  await tx
+    .insertInto('dueAct')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Sets the act, or drops it without a time. */
+export const followAct = (tx: Db, { dueAtMs, ...act }: Omit<DueAct, 'dueAtMs'> & { dueAtMs: number | null }) =>
+  dueAtMs === null ? dropActs(tx, act.subjectId, [act.kind]) : setAct(tx, { ...act, dueAtMs });
+
 export async function dropActs(tx: Db, subjectId: string, kinds: readonly ActKind[]): Promise<void> {
   const ids = kinds.map((kind) => idOf(kind, subjectId));
   await tx.deleteFrom('dueAct').where('id', 'in', ids).execute();

@@ -111,17 +111,17 @@ export const activeRowsAmong = (
 export const activeIdsOf = (db: Db, ownerId: string): Promise<string[]> =>
   idsIn(db.selectFrom('instance').select('id').where('ownerId', '=', ownerId).where('desired', '<>', 'released'));
 
-const ofDisabledAccounts = prepared()((db) =>
-  db
-    .selectFrom('instance')
-    .select(['id', 'ownerId'])
-    .where('ownerId', 'in', db.selectFrom('account').select('id').where('disabled', '=', sql.lit(1)))
-    .where('desired', '=', 'running'),
-);
-
 /** Instances that are to run although their account is disabled. */
-export const instancesOfDisabledAccounts = (db: Db): Promise<{ id: string; ownerId: string }[]> =>
-  ofDisabledAccounts(db, {});
+export const runningOfDisabled = (db: Db, ownerId: string): Promise<string[]> =>
+  idsIn(
+    db
+      .selectFrom('instance')
+      .innerJoin('account', 'account.id', 'ownerId')
+      .select('instance.id')
+      .where('ownerId', '=', ownerId)
+      .where('disabled', '=', sql.lit(1))
+      .where('desired', '=', 'running'),
+  );
 
 export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];

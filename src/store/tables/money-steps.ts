@@ -1,10 +1,18 @@
 /** Steps of accounts whose money ends, and what accounts pay for at the moment. */
 import { sql } from 'kysely';
 import { meters } from '../../domain/money/meter.ts';
-import { costOf, moneySteps, type Cost, type MoneyState, type MoneyStep } from '../../domain/money/money-ladder.ts';
+import {
+  costOf,
+  isAtLeast,
+  moneySteps,
+  type Cost,
+  type MoneyState,
+  type MoneyStep,
+} from '../../domain/money/money-ladder.ts';
 import { oneOf } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
+import { followAct } from './due-acts.ts';
 import type { InstanceRow } from './instance-columns.ts';
 import type { PeriodRow } from './usage-periods.ts';
 
@@ -95,6 +103,8 @@ export async function writeMoneyState(
     })
     .where('id', '=', accountId)
     .execute();
+  const dueAtMs = isAtLeast(step, 'stop') ? 0 : null;
+  await followAct(tx, { kind: 'money', subjectId: accountId, ownerId: accountId, dueAtMs });
 }
 
 const limited = (db: Db) => db.selectFrom('account').where('moneyStep', '<>', sql.lit('none'));
@@ -124,16 +134,12 @@ export async function shiftMoneyDates(tx: Db, ms: number): Promise<string[]> {
   return moved.map(({ id }) => id);
 }
 
-/** Listed instances of accounts at one of these steps, with a desired state. */
-export const instancesAtSteps = (
-  db: Db,
-  steps: readonly MoneyStep[],
-  desired: 'running' | 'stopped',
-): Promise<InstanceRow[]> =>
+/** Listed instances of an account with a desired state. */
+export const listedWith = (db: Db, ownerId: string, desired: 'running' | 'stopped'): Promise<InstanceRow[]> =>
   db
     .selectFrom('instance')
     .selectAll()
-    .where('ownerId', 'in', limited(db).select('id').where('moneyStep', 'in', steps))
+    .where('ownerId', '=', ownerId)
     .where('listed', '=', sql.lit(1))
     .where('desired', '=', desired)
     .execute();

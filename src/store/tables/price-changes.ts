@@ -10,8 +10,8 @@ import {
 } from '../../domain/regions/catalog.ts';
 import type { PriceChangeTable } from '../db/billing-schema.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
-import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
+import { setAct } from './due-acts.ts';
 import { priceList, storagePriceList } from './json-schemas.ts';
 
 export type TypePrices = Readonly<Record<ChargeMode, Micros>>;
@@ -38,6 +38,8 @@ const insert = async (
     .insertInto('priceChange')
     .values({ ...change, isScheduled: encodeFlag(isScheduled) })
     .execute();
+  // At once: the handler knows the earliest.
+  if (isScheduled) await setAct(tx, { kind: 'prices', subjectId: change.regionId, ownerId: '', dueAtMs: 0 });
 };
 
 export const recordTypePrices = (tx: Db, change: Change & { typeId: string }, prices: TypePrices): Promise<void> =>
@@ -86,17 +88,12 @@ export async function scheduledPrices(db: Db, { regionId, typeId }: Priced): Pro
   return rows.map(changeFromRow);
 }
 
-const firstDue = prepared<{ nowMs: number }>()((db, p) =>
-  db
-    .selectFrom('priceChange')
-    .select('id')
-    .where('isScheduled', '=', sql.lit(1))
-    .where('fromMs', '<=', p('nowMs'))
-    .limit(1),
-);
-
-export const isAnyPriceDue = async (db: Db, nowMs: number): Promise<boolean> =>
-  (await firstDue(db, { nowMs })).length > 0;
+/** The earliest scheduled change, of a region or of all. */
+export async function nextPriceAtMs(db: Db, regionId?: string): Promise<number | null> {
+  let found = db.selectFrom('priceChange').where('isScheduled', '=', sql.lit(1));
+  if (regionId !== undefined) found = found.where('regionId', '=', regionId);
+  return (await found.select('fromMs').orderBy('fromMs').limit(1).executeTakeFirst())?.fromMs ?? null;
+}
 
 /** Deletes the scheduled changes that are due and returns them, the earliest first. */
 export async function takeDuePrices(tx: Db, nowMs: number): Promise<PriceChange[]> {

@@ -70,7 +70,10 @@ onBothEngines('deletion of an account', (open) => {
 
     await accounts.delete(world.caller, request, null);
     clock.aheadMs += 7 * DAY_MS - 60_000;
-    const runs = async () => (await control.tasks.list()).find(({ name }) => name === 'delete accounts')?.runs ?? 0;
+    const act = () =>
+      store.read.selectFrom('dueAct').selectAll().where('id', '=', `deleteAccount/${accountId}`).execute();
+    expect(await act()).toMatchObject([{ leaseOwner: null, attempts: 0, error: null }]);
+    const runs = async () => (await control.tasks.list()).find(({ name }) => name === 'due work')?.runs ?? 0;
     const before = await runs();
     await eventually(async () => (await runs()) >= before + 2);
     expect((await accounts.get(accountId)).holdings.counts).toMatchObject({ instances: 1, volumes: 1 });

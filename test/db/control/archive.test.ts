@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/kernel/ids.ts';
 import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
-import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { deleteExpired } from '../../fixtures/delete-expired.ts';
 import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/compute/instance-states.ts';
 import { simulatedFault, type Verb } from '../../../src/engines/simulated/injected-faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';

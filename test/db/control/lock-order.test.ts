@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { deleteExpired } from '../../fixtures/delete-expired.ts';
 import { makeRegionTexts } from '../../../src/control/regions/region-texts.ts';
 import { wakeEntry } from '../../../src/store/tables/capacity.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';

@@ -28,12 +28,15 @@ const moneyRules: Partial<MoneyRules> = {
   noStartsMs: 20 * MINUTE_MS,
 };
 
+/** The events of all steps are counted. */
+const eventRetentionMs = 365 * 24 * 60 * MINUTE_MS;
+
 /** Runs these tasks without a wait. */
 const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
 
 async function movable(store: Store, options: WorldOptions = {}) {
   const clock = { aheadMs: 0 };
-  const world = await makeWorld(store, { clock, time, billing: { moneyRules }, ...options });
+  const world = await makeWorld(store, { clock, time, billing: { moneyRules, eventRetentionMs }, ...options });
   const price = world.types[0]?.pricesMicros.perHour ?? 0n;
   return { world, clock, price, hours: (count: number): number => (Number(price) * count) / 1e6 };
 }

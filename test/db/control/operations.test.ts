@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { deleteExpired } from '../../fixtures/delete-expired.ts';
 import { diagnoses } from '../../../src/domain/compute/instance-states.ts';
 import type { PublicOperation } from '../../../src/domain/compute/public-operation.ts';
 import { latestSeq } from '../../../src/store/tables/events.ts';

@@ -214,7 +214,7 @@ onEngine('postgres', 'two control processes', (open) => {
       );
       await world.running.control.instances.terminate(world.caller, one, null);
     }
-    const { deleteExpired } = await import('../../../src/control/kernel/delete-expired.ts');
+    const { deleteExpired } = await import('../../fixtures/delete-expired.ts');
     const stores = [world.store, await open.again(world.store), await open.again(world.store)];
     const deps = stores.map((store) => ({
       store,

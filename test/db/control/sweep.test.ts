@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { makeProbe } from '../../../src/control/regions/capacity/probe.ts';
 import { sweepRegion } from '../../../src/control/compute/orphans/sweep.ts';
-import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { deleteExpired } from '../../fixtures/delete-expired.ts';
 import { instanceId, instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';

@@ -4,7 +4,7 @@ import { createServer, type OutgoingHttpHeaders } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { deleteExpired } from '../../../src/control/kernel/delete-expired.ts';
+import { deleteExpired } from '../../fixtures/delete-expired.ts';
 import { makeIdempotent } from '../../../src/control/kernel/idempotent.ts';
 import { realTime } from '../../../src/control/kernel/time.ts';
 import { makeWebhookDelivery } from '../../../src/control/delivery/webhooks/deliver.ts';

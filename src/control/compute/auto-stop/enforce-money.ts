@@ -1,18 +1,19 @@
 /**
- * Carries out the steps of accounts whose money ends: stop, archive and deletion. What it does to
+ * Carries out the step of an account whose money ends: stop, archive and deletion. What it does to
  * an instance or a volume is rolled back if money has come meanwhile.
  */
+import { isAtLeast } from '../../../domain/money/money-ladder.ts';
 import { isHourly } from '../../../domain/money/meter.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import { holdingsOf } from '../../../store/tables/holdings.ts';
 import { instanceFromRow, lockInstance } from '../../../store/tables/instances.ts';
-import { instancesAtSteps, limitedAccounts } from '../../../store/tables/money-steps.ts';
+import { listedWith, moneyStateOf } from '../../../store/tables/money-steps.ts';
 import { makeStopAutomatically, writeAction } from '../instances/actions.ts';
-import { type TaskDeps, refuseWithoutSaving } from '../../kernel/ports.ts';
-import { onlyWithoutMoney } from '../../money/ports.ts';
+import { type ActHandler, type TaskDeps, refuseWithoutSaving } from '../../kernel/ports.ts';
+import { CHARGE_INTERVAL_MS, onlyWithoutMoney } from '../../money/ports.ts';
 import { makeSnapshots, makeVolumes, type VolumeDeps } from '../../storage/ports.ts';
 
-export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): () => Promise<void> {
+export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): ActHandler {
   const { store, regions, time, changes, log } = deps;
   const metering = onlyWithoutMoney(deps.metering);
   const guarded = { ...deps, metering };
@@ -38,9 +39,8 @@ export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): () => Promise<voi
     changes.publish({ subject: 'instance', id, isDue: true });
   }
 
-  async function stopRuns(): Promise<void> {
-    const running = (await instancesAtSteps(store.read, ['stop', 'archive', 'delete'], 'running')).map(instanceFromRow);
-    for (const { id, ownerId, spec } of running)
+  async function stopRuns(accountId: string): Promise<void> {
+    for (const { id, ownerId, spec } of (await listedWith(store.read, accountId, 'running')).map(instanceFromRow))
       if (isHourly(spec.chargeMode))
         await tryTo(
           id,
@@ -48,9 +48,8 @@ export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): () => Promise<voi
         );
   }
 
-  async function archiveStopped(): Promise<void> {
-    const stopped = (await instancesAtSteps(store.read, ['archive'], 'stopped')).map(instanceFromRow);
-    for (const instance of stopped) {
+  async function archiveStopped(accountId: string): Promise<void> {
+    for (const instance of (await listedWith(store.read, accountId, 'stopped')).map(instanceFromRow)) {
       const { status } = instance.observed;
       const { kind, state } = instance.operation;
       const hasFailed = kind === 'archive' && state === 'Failed';
@@ -63,7 +62,7 @@ export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): () => Promise<voi
     const owner = { accountId, username: '', email: '', roles: [], sessionId: null, scopes: null };
     const { instances, snapshots, volumes } = await holdingsOf(store.read, accountId);
     const paidAhead = new Set<string>();
-    for (const row of await instancesAtSteps(store.read, ['delete'], 'running'))
+    for (const row of await listedWith(store.read, accountId, 'running'))
       if (!isHourly(instanceFromRow(row).spec.chargeMode)) paidAhead.add(row.id);
     for (const { id } of instances)
       if (!paidAhead.has(id)) await tryTo(id, act('terminate', { id, ownerId: accountId }));
@@ -71,11 +70,14 @@ export function makeEnforceMoney(deps: TaskDeps & VolumeDeps): () => Promise<voi
     for (const { id } of volumes) await tryTo(id, deleteVolume(owner, { id }, null));
   }
 
-  return async () => {
-    if (!metering.isBilled) return;
-    await stopRuns();
-    await archiveStopped();
-    for (const [accountId, step] of await limitedAccounts(store.read))
-      if (step === 'delete') await deleteAll(accountId);
+  return async ({ id }) => {
+    const { step } = await moneyStateOf(store.read, id);
+    if (!isAtLeast(step, 'stop')) return null;
+    if (metering.isBilled) {
+      await stopRuns(id);
+      if (step === 'archive') await archiveStopped(id);
+      if (step === 'delete') await deleteAll(id);
+    }
+    return time.now() + CHARGE_INTERVAL_MS;
   };
 }

@@ -1,18 +1,15 @@
-import { instancesOfDisabledAccounts } from '../../../store/tables/instance-queries.ts';
-import { type StopAutomatically, type TaskDeps, eachFew } from '../../kernel/ports.ts';
+import { runningOfDisabled } from '../../../store/tables/instance-queries.ts';
+import { type ActHandler, type StopAutomatically, type TaskDeps, eachOf } from '../../kernel/ports.ts';
 
-interface StopDisabledDeps extends Pick<TaskDeps, 'store' | 'log'> {
+interface StopDisabledDeps extends Pick<TaskDeps, 'store'> {
   stopAutomatically: StopAutomatically;
 }
 
-/** Stops instances of disabled accounts, also those that a request under way started meanwhile. */
+/** Stops instances of a disabled account. Requests under way are refused, or come before. */
 export const makeStopDisabled =
-  ({ store, log, stopAutomatically }: StopDisabledDeps): (() => Promise<void>) =>
-  async () => {
-    const running = await instancesOfDisabledAccounts(store.read);
-    const stop = ({ id, ownerId }: { id: string; ownerId: string }): Promise<unknown> =>
-      stopAutomatically({ id, ownerId }, () => ({ cause: 'AccountDisabled', why: {} })).catch((error: unknown) =>
-        log.warn({ id, err: error }, 'could not stop an instance of a disabled account; Berth retries'),
-      );
-    await eachFew(running, stop);
+  ({ store, stopAutomatically }: StopDisabledDeps): ActHandler =>
+  async ({ id: ownerId }) => {
+    const running = await runningOfDisabled(store.read, ownerId);
+    await eachOf(running, (id) => stopAutomatically({ id, ownerId }, () => ({ cause: 'AccountDisabled', why: {} })));
+    return null;
   };

@@ -20,6 +20,7 @@ import { accountById, accountByLogin, type AccountRow } from '../../../store/tab
 import { adjustCapacity, reserveNodePortCapacity } from '../../../store/tables/capacity.ts';
 import { regionWithUsage } from '../../../store/tables/catalog.ts';
 import { lockOwnImageByRef, ownImageFromRow } from '../../../store/tables/images.ts';
+import { setAct } from '../../../store/tables/due-acts.ts';
 import { insertInstance, instanceRow, setFilesStale } from '../../../store/tables/instances.ts';
 import { allotNodePort } from '../../../store/tables/ports.ts';
 import type { Db } from '../../../store/store.ts';
@@ -254,7 +255,9 @@ async function write(
     usage: { before: {}, after: usageOfInstance(instance, runs), mayRefuse: false },
   };
   const rates = { before: null, after: rateOfInstance(instance) };
-  await metering.appendEvent(tx, event, meteredInstance(instance), rates);
+  const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(instance), rates);
+  const { ownerId } = instance;
+  if (isDisabled) await setAct(tx, { kind: 'disable', subjectId: ownerId, ownerId, dueAtMs: 0 });
 }
 
 /** The container uses its resources already; allocations must count them all the same. */

@@ -5,18 +5,22 @@
 import type { Drain } from '../../../domain/regions/drain.ts';
 import { Refusal, regionNotFound } from '../../../domain/kernel/refusal.ts';
 import { lockRegion } from '../../../store/tables/capacity.ts';
-import { drains, saveDrain } from '../../../store/tables/catalog.ts';
+import { regionWithUsage, saveDrain } from '../../../store/tables/catalog.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { activeInstances, activeOwners } from '../../../store/tables/operator-lists.ts';
 import { reevaluateQueue } from './queue.ts';
 import {
+  type ActHandler,
   type Caller,
   type Mutation,
   type StopAutomatically,
   type TaskDeps,
   type UseCaseDeps,
+  eachOf,
   idempotentWrite,
 } from '../../kernel/ports.ts';
+
+type DrainStopDeps = Pick<TaskDeps, 'store' | 'time'> & { stopAutomatically: StopAutomatically };
 
 export interface DrainRequest {
   regionId: string;
@@ -58,16 +62,12 @@ const AT_ONCE = 500;
 
 /** Stops what runs in a drained region past its time. */
 export const makeDrainStops =
-  ({ store, time, stopAutomatically }: Pick<TaskDeps, 'store' | 'time'> & { stopAutomatically: StopAutomatically }) =>
-  async (): Promise<void> => {
-    for (const { id, drain } of await drains(store.read)) {
-      if (drain.stopAtMs === null || drain.stopAtMs > time.now()) continue;
-      const { reason } = drain;
-      const due = await activeInstances(store.read, id, AT_ONCE);
-      const stops = await Promise.allSettled(
-        due.map((one) => stopAutomatically(one, () => ({ cause: 'operator', reason }))),
-      );
-      const failed = stops.find((stop) => stop.status === 'rejected');
-      if (failed) throw failed.reason;
-    }
+  ({ store, time, stopAutomatically }: DrainStopDeps): ActHandler =>
+  async ({ id }) => {
+    const drain = (await regionWithUsage(store.read, id))?.drain;
+    if (!drain || drain.stopAtMs === null || drain.stopAtMs > time.now()) return drain?.stopAtMs ?? null;
+    const { reason } = drain;
+    const running = await activeInstances(store.read, id, AT_ONCE);
+    await eachOf(running, (one) => stopAutomatically(one, () => ({ cause: 'operator', reason })));
+    return running.length < AT_ONCE ? null : time.now();
   };

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { eachFew } from '../../../src/control/kernel/each-few.ts';
+import { eachOf } from '../../../src/control/kernel/each-of.ts';
 import { settle } from '../async/settle.ts';
 
 test('begins four works of a task at once, and every one in the end', async () => {
   const running: (() => void)[] = [];
   const begun: number[] = [];
-  const all = eachFew(
+  const all = eachOf(
     Array.from({ length: 500 }, (_, at) => at),
     (row) => new Promise<void>((resolve) => running.push((begun.push(row), resolve))),
   );
