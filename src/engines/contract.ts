@@ -34,7 +34,7 @@ export interface Probe {
   capacity: Capacity;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
   hosts?: readonly HostSize[] | undefined;
-  devices: { kind: 'gpu'; name: string; id: string }[];
+  devices: { kind: 'gpu'; name: string; id: string; memoryMiB?: number | null | undefined }[];
   architecture: string;
   capabilities: Capabilities;
 }
@@ -59,7 +59,7 @@ export interface EngineSpec {
   memoryMiB: number;
   pidsLimit: number;
   gpus: number;
-  /** Kind of GPU by the name of the instance type; engines with one kind ignore it. */
+  /** Model of the instance type. */
   gpuName?: string | undefined;
   /** May lose its capacity to another instance. */
   spot?: boolean | undefined;

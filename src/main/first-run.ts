@@ -6,6 +6,7 @@ import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/storage/disks.ts';
 import type { PoolDrivers } from '../control/kernel/regions.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/kernel/ids.ts';
+import { UNKNOWN_MODEL } from '../engines/docker/client/cards.ts';
 import { LOCAL_PREFIX } from '../engines/docker/image/images.ts';
 import { BYTES_PER_GB } from '../domain/storage/disk.ts';
 import { volumeTypeOfDisk } from '../domain/storage/pool.ts';
@@ -32,7 +33,9 @@ import {
   lockRegions,
   managedImageById,
   managedTypeByName,
+  managedTypes,
   writeManagedImage,
+  writeManagedType,
 } from '../store/tables/catalog-rows.ts';
 import { recordStoragePrices, recordTypePrices } from '../store/tables/price-changes.ts';
 import type { Probe } from '../engines/contract.ts';
@@ -50,9 +53,28 @@ const GPU_SIZES = [1, 2, 4, 8] as const;
 /** Bounds the share of one GPU on larger (simulated) machines. */
 const LARGEST = { cores: 256, memoryGB: 2048, gpus: 8 } as const;
 
-/** Dollars an hour, until an operator can set prices. */
+/** Cores and memory of all GPU types together; CPU types have the rest. */
+const SHARE_OF_GPUS = 7 / 8;
+
+/** Dollars an hour, until an operator sets prices. */
 const CORE_PRICE = 0.02;
-const GPU_PRICE = 0.8;
+/** By the first word of the model's name after its maker; rounded prices of public clouds, 2026. */
+const gpuPrices: Record<string, number> = {
+  B200: 5,
+  H200: 3.2,
+  H100: 2.4,
+  GH200: 2,
+  A100: 1.4,
+  L40S: 0.9,
+  L40: 0.8,
+  A40: 0.5,
+  A10: 0.6,
+  A10G: 0.6,
+  L4: 0.45,
+  V100: 0.5,
+  T4: 0.3,
+};
+const OTHER_GPU_PRICE = 0.8;
 
 export interface Machine {
   cpuCores: number;
@@ -113,18 +135,26 @@ type OfferedType = Omit<InstanceType, 'id' | 'regionId'>;
 
 interface TypeOptions {
   dataDiskGB?: number;
+  /** Model of the types `gpu.1`, `gpu.2` …; those of others are named by their model. */
+  mainModel?: string | undefined;
   runtimes?: Readonly<Record<string, string>>;
 }
 
 /** Types that one of the machines can hold; of a name that several have, those of the first. */
 export function typesOfMachines(machines: readonly Machine[], options: TypeOptions): OfferedType[] {
-  const all = machines.flatMap((machine) => typesThatFit({ ...machine, ...options }));
+  const mainModel = machines.flatMap(({ gpus }) => gpus)[0]?.name;
+  const all = machines.flatMap((machine) => typesThatFit({ ...machine, ...options, mainModel }));
   return all.filter(({ name }, at) => all.findIndex((other) => other.name === name) === at);
 }
+
+const wordsOf = (model: string): string[] => model.replace(/^(NVIDIA|AMD) /, '').split(/[^\w.]+/);
+const shortName = (model: string): string => wordsOf(model).join('-').toLowerCase();
+const gpuPriceOf = (model: string): number => gpuPrices[wordsOf(model)[0] ?? ''] ?? OTHER_GPU_PRICE;
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
 export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
   const { cpuCores, architecture, gpus, dataDiskGB = DATA_DISK_GB, runtimes } = machine;
+  const mainModel = machine.mainModel ?? gpus[0]?.name;
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
   const base = { isSpot: false, cpuType: architecture, rootDiskGB: 20, dataDiskGB };
   const cpu = CPU_SIZES.filter((cores) => cores <= cpuCores).map((cores) => ({
@@ -136,20 +166,24 @@ export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
     gpuName: '',
     pricesMicros: pricesOf(cores * CORE_PRICE),
   }));
-  const gpu = GPU_SIZES.filter((gpuCount) => gpuCount <= gpus.length).map((gpuCount) => {
-    const share = (total: number, largest: number): number =>
-      Math.max(1, Math.floor(gpuCount * Math.min(total / gpus.length, largest / Math.min(gpus.length, LARGEST.gpus))));
-    const cores = share(cpuCores, LARGEST.cores);
-    return {
-      ...base,
-      name: `gpu.${gpuCount}`,
-      cpuCores: cores,
-      memoryGB: share(memoryGB, LARGEST.memoryGB),
-      gpuCount,
-      gpuName: gpus[0]?.name ?? '',
-      pricesMicros: pricesOf(gpuCount * GPU_PRICE + cores * CORE_PRICE),
-    };
-  });
+  const share = (gpuCount: number, total: number, largest: number): number => {
+    const ofOne = Math.min((total * SHARE_OF_GPUS) / gpus.length, largest / Math.min(gpus.length, LARGEST.gpus));
+    return Math.max(1, Math.floor(gpuCount * ofOne));
+  };
+  const gpu = [...Map.groupBy(gpus, ({ name }) => name)].flatMap(([gpuName, ofModel]) =>
+    GPU_SIZES.filter((gpuCount) => gpuCount <= ofModel.length).map((gpuCount) => {
+      const cores = share(gpuCount, cpuCores, LARGEST.cores);
+      return {
+        ...base,
+        name: `${gpuName === mainModel ? 'gpu' : shortName(gpuName)}.${gpuCount}`,
+        cpuCores: cores,
+        memoryGB: share(gpuCount, memoryGB, LARGEST.memoryGB),
+        gpuCount,
+        gpuName,
+        pricesMicros: pricesOf(gpuCount * gpuPriceOf(gpuName) + cores * CORE_PRICE),
+      };
+    }),
+  );
   return [...cpu, ...gpu].map((type) => {
     const runtime = runtimes?.[type.name];
     return runtime === undefined ? type : { ...type, runtime };
@@ -204,6 +238,19 @@ export async function offerTypes(
       const change = { fromMs: Date.now(), regionId: region, typeId: id, byAccountId: '' };
       await recordTypePrices(tx, change, type.pricesMicros);
     }
+  });
+}
+
+/** Names the types that were made before the model was known; ids and prices stay. */
+export async function nameModel(store: Store, region: RegionId, gpus: Machine['gpus']): Promise<void> {
+  const model = gpus.map(({ name }) => name).find((name) => name !== UNKNOWN_MODEL);
+  if (model === undefined || gpus.some(({ name }) => name !== model)) return;
+  await store.write(async (tx) => {
+    await lockRegions(tx);
+    const { rows } = await managedTypes(tx, 0, Number.MAX_SAFE_INTEGER);
+    for (const type of rows)
+      if (type.regionId === region && type.gpuName === UNKNOWN_MODEL)
+        await writeManagedType(tx, { ...type, gpuName: model, version: type.version + 1 });
   });
 }
 

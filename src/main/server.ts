@@ -299,7 +299,9 @@ async function makeRunningControl(
           'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
         );
       const { runtimes } = config;
-      const types = firstRun.typesOfMachines(firstRun.machinesOf(probe), { dataDiskGB, runtimes });
+      const machines = firstRun.machinesOf(probe);
+      const types = firstRun.typesOfMachines(machines, { dataDiskGB, runtimes });
+      for (const { gpus } of machines) await firstRun.nameModel(store, regionId, gpus);
       await firstRun.offerTypes(store, regionId, types, randomUUID);
       warnOfRuntimes(runtimes, await catalogInstanceTypes(store.read), log);
     },

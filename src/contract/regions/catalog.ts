@@ -17,6 +17,7 @@ const price = answer('Price', {
 const offeredType = answer('CatalogInstanceType', {
   instanceTypeId: text('Instance type ID, for a launch'),
   gpuNum: integer('Number of GPUs; 0 for CPU types'),
+  gpuMemoryGB: decimal('Memory of each GPU in GB; absent where the engine does not say it').optional(),
   stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
   price: z.array(price).describe('Price of each billing mode'),
   instanceTypeName: text('Name of the instance type'),

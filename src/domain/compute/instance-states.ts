@@ -229,7 +229,6 @@ export function refusalOfAction(action: Action, status: InstanceStatus, desired:
     case 'terminate':
       return null;
     case 'stop':
-      // Stop cancels an archive.
       if (desired === 'running' || archiving) return null;
       return stopping
         ? 'the instance is already stopping; wait until it is Stopped, or terminate it'

@@ -122,7 +122,6 @@ export function nextWindow(offPeak: OffPeak, atMs: number): OpenSpan | null {
 function findWindow(offPeak: OffPeak, atMs: number): OpenSpan | null {
   const spans = spansOf(offPeak);
   if (spans.length === 0) return null;
-  // Spans do not overlap.
   if (spans.reduce((sum, { from, to }) => sum + to - from, 0) >= WEEK) return { opensAtMs: atMs, closesAtMs: null };
   const { timeZone } = offPeak;
   const isOpen = (at: number): boolean => isInSpan(spans, minuteOfWeek(wallMsOf(timeZone, at)));

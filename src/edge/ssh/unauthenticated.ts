@@ -20,7 +20,6 @@ export interface UnauthenticatedConnections {
 }
 
 export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): UnauthenticatedConnections {
-  // Oldest first.
   const all = new Set<UnauthenticatedConnection>();
   return {
     add(connection) {

@@ -21,6 +21,7 @@ const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,
   open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
   hosts: null,
+  gpuMemoryGB: new Map([['A100', 40]]),
   offPeak: null,
   storagePrices,
 });
@@ -45,7 +46,7 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   const stocks = new Map([
     ['a', stock('region a', 4_000, 2)],
     ['b', stock('region b', 4_000)],
-    ['deaf', { regionName: 'deaf', open: null, hosts: null, offPeak: null, storagePrices }],
+    ['deaf', { ...stock('deaf', 0), open: null }],
   ]);
   const types = [
     typeOf('cpu.1'),
@@ -59,6 +60,10 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   ];
   const families = familiesOf(types, stocks);
   catalogAnswer.parse({ instanceInfos: families });
+  const memory = families.flatMap(({ regionInfos }) => regionInfos.flatMap((region) => region.instanceTypeInfos));
+  expect(
+    memory.flatMap(({ instanceTypeName, gpuMemoryGB }) => (gpuMemoryGB ? [instanceTypeName, gpuMemoryGB] : [])),
+  ).toEqual(['gpu.1', 40, 'gpu.4', 40]);
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
     isSpotInstance,
@@ -95,7 +100,7 @@ test('offers each type that fits an empty machine at least once', () => {
   expect(names(1, 2)).toEqual(['cpu.1 1']);
   expect(names(2, 8)).toEqual(['cpu.1 2', 'cpu.2 4']);
   expect(names(8, 9)).toEqual(['cpu.1 2', 'cpu.2 4', 'cpu.4 8', 'cpu.8 8']);
-  expect(names(64, 257, 4).slice(-3)).toEqual(['gpu.1 64', 'gpu.2 128', 'gpu.4 256']);
+  expect(names(64, 257, 4).slice(-3)).toEqual(['gpu.1 56', 'gpu.2 112', 'gpu.4 224']);
 });
 
 test('charges less per hour for longer periods, exactly', () => {

@@ -242,6 +242,30 @@ onBothEngines('the catalog of administrators', (open) => {
     expect((await offeredImages.list(all)).images).toMatchObject([{ ref: 'registry.test/own:1', version: 4 }]);
   });
 
+  test('gives types of an unknown GPU the model once it is known, with their ids and prices', async () => {
+    const store = await open();
+    const world = await makeWorld(store, { machine, start: false });
+    const { regionId } = world.drivers;
+    const { offeredTypes } = world.running.control;
+    const models = async () =>
+      (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0).map(({ gpuName }) => gpuName);
+    const cards = (...names: string[]) => names.map((name) => ({ name }));
+    await firstRun.offerTypes(
+      store,
+      regionId,
+      firstRun.typesThatFit({ ...machine, gpus: cards('NVIDIA') }),
+      randomUUID,
+    );
+    const before = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
+    for (const unclear of [cards('NVIDIA'), cards('NVIDIA H200', 'NVIDIA L4'), []]) {
+      await firstRun.nameModel(store, regionId, unclear);
+      expect(await models()).toEqual(['NVIDIA']);
+    }
+    await firstRun.nameModel(store, regionId, cards('NVIDIA H200', 'NVIDIA H200'));
+    const after = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
+    expect(after).toEqual(before.map((type) => ({ ...type, gpuName: 'NVIDIA H200', version: type.version + 1 })));
+  });
+
   test('bounds the number of types, of concurrent requests too', async () => {
     const store = await open();
     const world = await makeWorld(store, { machine, start: false });

@@ -1,6 +1,7 @@
 /** Labels of images on a real daemon: images of accounts may have labels with Berth's names. */
 import { describe, expect, it } from 'vitest';
 import { makeDockerClient } from '../../../src/docker/docker-client.ts';
+import { hostGpu } from '../../fixtures/host-gpu.ts';
 import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { deadline, newInstanceId, type Subject } from '../../conformance/subject.ts';
@@ -27,9 +28,9 @@ async function labelledImage(found: Record<string, string>): Promise<string> {
 async function freeGpus(): Promise<readonly string[]> {
   const client = makeDockerClient(endpoint);
   subject.after(async () => client.stop());
-  const facts = { ...fixture.facts, gpus: gpus.map((id) => ({ kind: 'gpu' as const, name: 'NVIDIA', id })) };
+  const facts = { ...fixture.facts, gpus: gpus.map((id) => hostGpu({ id })) };
   const allocator = makeGpuAllocator(client, fixture.installation);
-  return allocator.withChosen(gpus.length, facts, deadline(), async (ids) => ids);
+  return allocator.withChosen({ gpus: gpus.length }, facts, deadline(), async (ids) => ids);
 }
 
 describe('labels of an image', () => {

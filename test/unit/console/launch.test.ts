@@ -19,6 +19,7 @@ const offer = (typeId: string): Known['offers'][number] => ({
   typeId,
   typeName: typeId,
   gpuName: '',
+  gpuMemoryGB: undefined,
   gpus: 0,
   cpuCores: 2,
   memoryGB: 4,

@@ -205,6 +205,11 @@ describe('create options', () => {
       { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu']] },
     ]);
     expect(withGpu.Env).toContain('NVIDIA_VISIBLE_DEVICES=GPU-1');
+    const byCdi = createOptions(spec, { ...rich, host: { ...rich.host, gpuDriver: 'cdi' }, gpuIds: ['GPU-1'] });
+    expect(byCdi.HostConfig?.DeviceRequests).toEqual([{ Driver: 'cdi', DeviceIDs: ['nvidia.com/gpu=GPU-1'] }]);
+    for (const { Env } of [withGpu, byCdi, createOptions(spec, rich)])
+      expect(Env).toEqual(expect.arrayContaining(['NVIDIA_GPU_MEMORY_REQUEST', 'NVIDIA_GPU_MEMORY_LIMIT']));
+    expect(byCdi.Env).toContain('NVIDIA_VISIBLE_DEVICES=void');
     const podman = createOptions(spec, {
       ...placement,
       host: { ...host, podman: true, openFiles: null, hasInit: false },

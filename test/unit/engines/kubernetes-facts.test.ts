@@ -56,8 +56,8 @@ test('offers the types that one node can hold, each once', () => {
     ['cpu.4', 8, ''],
     ['cpu.8', 16, ''],
     ['cpu.16', 32, ''],
-    ['gpu.1', 14, 'L4'],
-    ['gpu.2', 29, 'L4'],
+    ['gpu.1', 12, 'L4'],
+    ['gpu.2', 25, 'L4'],
   ]);
 });
 

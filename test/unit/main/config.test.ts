@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { defaultMoneyRules } from '../../../src/domain/money/money-ladder.ts';
 import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
-import { typesThatFit, machinesOf, pricesOf } from '../../../src/main/first-run.ts';
+import { typesOfMachines, typesThatFit, machinesOf, pricesOf } from '../../../src/main/first-run.ts';
 import { foreignVariables } from '../../../src/main/unknown-settings.ts';
 import { welcome } from '../../../src/main/welcome.ts';
 import { isolated } from '../../fixtures/isolation.ts';
@@ -276,8 +276,40 @@ describe('the first types', () => {
   test('divide the machine by whole GPUs', () => {
     const gpu = typesThatFit(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
     expect(gpu).toMatchObject([
-      { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 8, memoryGB: 32 },
-      { name: 'gpu.2', gpuName: 'H100', gpuCount: 2, cpuCores: 16, memoryGB: 64 },
+      { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 7, memoryGB: 28 },
+      { name: 'gpu.2', gpuName: 'H100', gpuCount: 2, cpuCores: 14, memoryGB: 56 },
+    ]);
+  });
+
+  test('fit for all cards at once, with a CPU type as well', () => {
+    for (const [cores, gigabytes, gpus] of [
+      [4, 17, 1],
+      [16, 125, 1],
+      [24, 97, 3],
+      [192, 2049, 8],
+    ] as const) {
+      const types = typesThatFit(machine(cores, gigabytes, gpus));
+      const [largestGpu, smallestCpu] = [types.at(-1), types[0]];
+      const left = gigabytes - 1 - (largestGpu?.memoryGB ?? 0) * (gpus / (largestGpu?.gpuCount ?? 1));
+      expect(left).toBeGreaterThanOrEqual(smallestCpu?.memoryGB ?? Infinity);
+      expect((largestGpu?.cpuCores ?? 0) * (gpus / (largestGpu?.gpuCount ?? 1))).toBeLessThan(cores);
+    }
+  });
+
+  test('are families of each model, with its price; the first has the short names', () => {
+    const gpus = ['NVIDIA H200', 'NVIDIA L4', 'NVIDIA L4', 'Radeon Pro W7900'].map((name) => ({ name }));
+    const types = typesThatFit({ ...machine(32, 129), gpus }).filter(({ gpuCount }) => gpuCount > 0);
+    expect(types.map(({ name, gpuName, memoryGB }) => [name, gpuName, memoryGB])).toEqual([
+      ['gpu.1', 'NVIDIA H200', 28],
+      ['l4.1', 'NVIDIA L4', 28],
+      ['l4.2', 'NVIDIA L4', 56],
+      ['radeon-pro-w7900.1', 'Radeon Pro W7900', 28],
+    ]);
+    expect(types.map(({ pricesMicros: { perHour } }) => perHour)).toEqual([3_340_000n, 590_000n, 1_180_000n, 940_000n]);
+    const other = { ...machine(8, 33), gpus: [{ name: 'NVIDIA A10' }] };
+    expect(typesOfMachines([{ ...machine(8, 33), gpus: [{ name: 'NVIDIA L4' }] }, other], {}).slice(-2)).toMatchObject([
+      { name: 'gpu.1', gpuName: 'NVIDIA L4' },
+      { name: 'a10.1', gpuName: 'NVIDIA A10' },
     ]);
   });
 
@@ -288,11 +320,11 @@ describe('the first types', () => {
       { name: 'gpu.1', cpuCores: 32, memoryGB: 256 },
       { name: 'gpu.2', cpuCores: 64, memoryGB: 512 },
       { name: 'gpu.4', cpuCores: 128, memoryGB: 1024 },
-      { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
+      { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 24_320_000n } },
     ]);
-    // A single GPU in a large host gets the whole host; ten share it.
-    expect(typesThatFit(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
-    expect(typesThatFit(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
+    // A single GPU in a large host gets most of it; ten share that.
+    expect(typesThatFit(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 112, memoryGB: 448 });
+    expect(typesThatFit(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 84, memoryGB: 350 });
   });
 
   test('have a price per charge mode, cheaper per hour the longer the term', () => {

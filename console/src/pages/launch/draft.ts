@@ -17,6 +17,8 @@ export interface Offer {
   typeName: string;
   gpuName: string;
   gpus: number;
+  /** Of each; undefined: not known. */
+  gpuMemoryGB: number | undefined;
   cpuCores: number;
   memoryGB: number;
   rootDiskGB: number;
@@ -40,6 +42,7 @@ export const offersOf = (families: readonly Family[]): Offer[] =>
         typeName: type.instanceTypeName,
         gpuName,
         gpus: type.gpuNum,
+        gpuMemoryGB: type.gpuMemoryGB,
         cpuCores: type.cpuCores,
         memoryGB: type.memoryGB,
         rootDiskGB: type.rootDiskGB,

@@ -61,6 +61,7 @@ function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean })
   const price = priceOf(offer, 'perHour');
   const size = [
     offer.gpus > 0 ? `${offer.gpus} × ${offer.gpuName}` : '',
+    offer.gpuMemoryGB === undefined ? '' : launch.gpuMemory(common.gb(offer.gpuMemoryGB)),
     launch.cores(offer.cpuCores),
     common.gb(offer.memoryGB),
     hasRegions ? offer.regionName : '',

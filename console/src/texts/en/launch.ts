@@ -13,6 +13,7 @@ export const launch = {
       Failed: 'failed',
     })[state] ?? state,
   type: 'Instance type',
+  gpuMemory: (size: string) => `${size} GPU memory`,
   cores: (count: number) => (count === 1 ? '1 core' : `${count} cores`),
   inStock: 'available now',
   noStock: 'none free now',

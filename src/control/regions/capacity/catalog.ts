@@ -22,7 +22,7 @@ import { listedOffPeak, type ListedOffPeak } from '../region-facts.ts';
 import { dockerSupport } from './docker-support.ts';
 import { hostsOf } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
-import type { Capabilities, Isolation } from '../../../engines/contract.ts';
+import type { Capabilities, Isolation, Probe } from '../../../engines/contract.ts';
 import type { StorageCapabilities } from '../../../storage/contract.ts';
 import { poolForType } from '../../storage/ports.ts';
 import type { UseCaseDeps, RegionDrivers, Regions } from '../../kernel/ports.ts';
@@ -40,6 +40,7 @@ export interface CatalogFamily {
     instanceTypeInfos: {
       instanceTypeId: string;
       gpuNum: number;
+      gpuMemoryGB?: number;
       stockStatus: 'InStock' | 'OutOfStock';
       price: { chargeMode: ChargeMode; price: number; offPeak?: ListedOffPeak }[];
       instanceTypeName: string;
@@ -128,6 +129,8 @@ export interface Stock {
   open: Capacity | null;
   /** An instance fits on one of them; null: one host, which `open` describes. */
   hosts: readonly HostSize[] | null;
+  /** By model; absent: unknown. */
+  gpuMemoryGB: ReadonlyMap<string, number>;
   offPeak: ListedOffPeak | null;
   storagePrices: StorageDollars;
 }
@@ -146,11 +149,21 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
       regionName: region.name,
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
       hosts: drivers === undefined ? null : hostsOf(drivers),
+      gpuMemoryGB: cardMemoryOf(drivers?.health.probe?.devices ?? []),
       offPeak: listedOffPeak(counted.offPeak, nowMs),
       storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
     });
   }
   return stocks;
+}
+
+/** The least of a model: cards of one name may differ. */
+function cardMemoryOf(devices: Probe['devices']): Map<string, number> {
+  const least = new Map<string, number>();
+  for (const { name, memoryMiB } of devices)
+    if (typeof memoryMiB === 'number')
+      least.set(name, Math.min(least.get(name) ?? Infinity, Math.round(memoryMiB / 102.4) / 10));
+  return least;
 }
 
 const isInStock = (type: InstanceType, { open, hosts }: Stock): boolean =>
@@ -171,9 +184,11 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
       listed = { regionId: type.regionId, regionName, storagePrices, instanceTypeInfos: [] };
       family.regionInfos.push(listed);
     }
+    const gpuMemoryGB = stock.gpuMemoryGB.get(type.gpuName);
     listed.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
+      ...(gpuMemoryGB === undefined ? {} : { gpuMemoryGB }),
       stockStatus: isInStock(type, stock) ? 'InStock' : 'OutOfStock',
       price: chargeModes.map((chargeMode) => ({
         chargeMode,

@@ -1,5 +1,5 @@
 /** Facts of the engine and its host, read by each probe and before the first create. */
-import { access, constants, readFile, readdir, readlink, stat } from 'node:fs/promises';
+import { access, constants, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
@@ -11,6 +11,7 @@ import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
+import { givenGpus, makeReadCards, type GpuDriver, type HostGpu } from './cards.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
 export type DockerMode = 'rootless' | 'nested';
@@ -35,8 +36,8 @@ export interface HostFacts {
   dataRoot: string | null;
   /** Whether root disks can be counted here, faster than by the engine. */
   countsRootDisks: boolean;
-  gpuDriver: 'nvidia' | 'cdi' | null;
-  gpus: { kind: 'gpu'; name: string; id: string }[];
+  gpuDriver: GpuDriver | null;
+  gpus: HostGpu[];
   dial: boolean;
   /** Null where entering containers' networks is impossible. */
   nsenter: string | null;
@@ -102,6 +103,7 @@ export function makeHost(
 ): Host {
   const askLxcfs =
     sizes.lxcfs === null ? async () => ({ whyNot: `${NOT_ALLOWED} (BERTH_LXCFS=off)` }) : makeLxcfs(sizes.lxcfs);
+  const readCards = makeReadCards();
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {
@@ -112,7 +114,12 @@ export function makeHost(
         cause: parsed.error,
       });
     }
-    const { isolationHost, runtimes, hasCpusets, ...facts } = await factsOf(parsed.data, client.local, docker);
+    const { isolationHost, runtimes, hasCpusets, ...facts } = await factsOf(
+      parsed.data,
+      client.local,
+      docker,
+      readCards,
+    );
     const { shown, cgroupParent, diskRates } = await ensureIsolation(isolationHost);
     const userNamespaces = facts.rootless || hasUserNamespaces(parsed.data) ? 'shared' : 'none';
     const lxcfs = facts.nsenter === null ? { whyNot: NO_MOUNTS } : await askLxcfs();
@@ -133,7 +140,7 @@ export function makeHost(
       return {
         version: `${facts.podman ? 'Podman' : 'Docker'} ${facts.version}`,
         capacity: { cpuMilli: facts.cores * 1000, memoryMiB: facts.memoryMiB, gpus: facts.gpus.length },
-        devices: facts.gpus,
+        devices: facts.gpus.map(({ kind, name, id, memoryMiB }) => ({ kind, name, id, memoryMiB })),
         architecture: facts.architecture,
         capabilities: {
           rootDiskLimit: facts.rootDiskLimit ? 'hard' : 'none',
@@ -185,17 +192,20 @@ type EngineFacts = Omit<
 > &
   Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost; hasCpusets: boolean };
 
-async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<EngineFacts> {
+async function factsOf(
+  info: Info,
+  local: boolean,
+  docker: DockerMode | null,
+  readCards: ReturnType<typeof makeReadCards>,
+): Promise<EngineFacts> {
+  const discovered = info.DiscoveredDevices ?? [];
+  const hasRuntime = info.Runtimes?.['nvidia'] !== undefined;
+  const offersGpus = hasRuntime || discovered.length > 0;
+  const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const userNamespace = local ? await readIdRange(info) : null;
   const podman = typeof info.BuildahVersion === 'string';
-  const cdi = (info.DiscoveredDevices ?? []).filter(
-    ({ Source, ID }) => Source === 'cdi' && /^nvidia\.com\/gpu=\d+$/.test(ID),
-  );
-  const gpuDriver = info.Runtimes?.['nvidia'] !== undefined ? 'nvidia' : cdi.length > 0 ? 'cdi' : null;
-  const inProc = gpuDriver !== null && local ? await readProcGpus() : [];
-  const inCdi = cdi.map(({ ID }) => ({ kind: 'gpu' as const, name: 'NVIDIA', id: ID.slice(ID.indexOf('=') + 1) }));
   // Rootless engines and Docker Desktop hold their networks in a namespace or virtual machine.
   const onThisKernel = isThisKernel(info, local);
   const networksAreLocal = onThisKernel && !rootless;
@@ -213,8 +223,7 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     rootDiskLimit: await canLimitRootDisk(info, local),
     dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
-    gpuDriver,
-    gpus: gpuDriver === 'cdi' ? inCdi : inProc,
+    ...givenGpus(discovered, hasRuntime, cards),
     // Elsewhere connections are relayed.
     dial: networksAreLocal || !local,
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,
@@ -382,18 +391,4 @@ async function findProgram(name: string): Promise<string | null> {
     if (await canAccess(program, constants.X_OK)) return program;
   }
   return null;
-}
-
-async function readProcGpus(): Promise<HostFacts['gpus']> {
-  const root = '/proc/driver/nvidia/gpus';
-  const folders = await readdir(root).catch(() => []);
-  const found = await Promise.all(
-    folders.map(async (folder) => {
-      const text = await readFile(`${root}/${folder}/information`, 'utf8').catch(() => '');
-      const id = /^GPU UUID:\s*(GPU-[0-9a-f-]+)\s*$/im.exec(text)?.[1];
-      const name = /^Model:\s*(.+?)\s*$/m.exec(text)?.[1] ?? 'NVIDIA';
-      return id === undefined ? [] : [{ kind: 'gpu' as const, name, id }];
-    }),
-  );
-  return found.flat();
 }

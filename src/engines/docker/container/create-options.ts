@@ -128,10 +128,14 @@ export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   BindOptions: { Propagation: 'rprivate' as const },
 });
 
+/** A name without a value takes the variable from the image. */
+const CAPS_OF_MEMORY = ['NVIDIA_GPU_MEMORY_REQUEST', 'NVIDIA_GPU_MEMORY_LIMIT'];
+
 /** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
 function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): string[] {
   if (gpuDriver === null) return [];
-  return [`NVIDIA_VISIBLE_DEVICES=${gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void'}`];
+  const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void';
+  return [`NVIDIA_VISIBLE_DEVICES=${visible}`, ...CAPS_OF_MEMORY];
 }
 
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>

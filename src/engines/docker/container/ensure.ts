@@ -224,7 +224,7 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
       return (await client.call(signal, () => client.docker.createContainer(request))).id;
     };
     try {
-      return await gpus.withChosen(spec.gpus, facts, signal, createWith);
+      return await gpus.withChosen(spec, facts, signal, createWith);
     } catch (error) {
       if (isNameTaken(error)) return null;
       if (isImageGone(error)) deps.onImageGone(spec.imageRef);

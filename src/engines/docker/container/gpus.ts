@@ -6,6 +6,8 @@ import { instanceId } from '../../../domain/kernel/ids.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';
+import type { EngineSpec } from '../../contract.ts';
+import { currentGpuId, type HostGpu } from '../client/cards.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
 import { isOurs } from './observation.ts';
@@ -25,10 +27,18 @@ export function chooseGpus(
   return free.length < count ? null : free.slice(0, count);
 }
 
+const idsOf = (found: Record<string, string>, gpus: readonly HostGpu[]): string[] =>
+  gpusOf(found).map((id) => currentGpuId(gpus, id));
+
+export function devicesFor(model: string | undefined, gpus: readonly HostGpu[]): string[] {
+  const ofModel = gpus.filter(({ name }) => name === model);
+  return (ofModel.length > 0 ? ofModel : gpus).map(({ id }) => id);
+}
+
 export interface GpuAllocator {
   /** Runs `create` with chosen ids, one call at a time. Faults: `no_capacity`, `rejected`. */
   withChosen<T>(
-    count: number,
+    wanted: Pick<EngineSpec, 'gpus' | 'gpuName'>,
     facts: HostFacts,
     signal: AbortSignal,
     create: (ids: readonly string[]) => Promise<T>,
@@ -44,24 +54,28 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
   const isInstance = (found: Record<string, string>, names: readonly string[]): boolean =>
     isOurs(found, installation) && names.includes(`/${containerName(instanceId(found[labels.id] ?? ''))}`);
 
-  async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {
+  async function listHolders(
+    { gpus }: HostFacts,
+    signal: AbortSignal,
+  ): Promise<{ name: string; ids: string[]; running: boolean }[]> {
     const all = await listContainers(client, [installationLabel(installation)], signal);
     return all
       .filter(({ Labels, Names }) => isInstance(Labels, Names))
-      .map(({ Id, Labels, State }) => ({ name: Id, ids: gpusOf(Labels), running: State === 'running' }));
+      .map(({ Id, Labels, State }) => ({ name: Id, ids: idsOf(Labels, gpus), running: State === 'running' }));
   }
 
   return {
-    async withChosen(count, facts, signal, create) {
+    async withChosen({ gpus: count, gpuName }, facts, signal, create) {
       if (count === 0) return create([]);
       return creations.run(
         async () => {
-          const devices = facts.gpus.map(({ id }) => id);
+          const devices = devicesFor(gpuName, facts.gpus);
           if (devices.length < count) {
-            const text = `the instance needs ${count} GPUs, and the host has ${devices.length}; choose a type with fewer GPUs`;
+            const model = devices.length < facts.gpus.length ? ` of the model ${gpuName}` : '';
+            const text = `the instance needs ${count} GPUs, and the host has ${devices.length}${model}; choose a type with fewer GPUs`;
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
-          const chosen = chooseGpus(count, devices, await listHolders(signal));
+          const chosen = chooseGpus(count, devices, await listHolders(facts, signal));
           if (chosen === null) throw gpusTaken();
           return create(chosen);
         },
@@ -69,9 +83,9 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
       );
     },
     async checkFree(info, facts, signal) {
-      const ids = gpusOf(info.Config.Labels);
+      const ids = idsOf(info.Config.Labels, facts.gpus);
       if (ids.length === 0 || facts.gpuDriver === null) return;
-      const taken = (await listHolders(signal))
+      const taken = (await listHolders(facts, signal))
         .filter(({ name, running }) => running && name !== info.Id)
         .flatMap((holder) => holder.ids);
       if (ids.some((id) => taken.includes(id))) throw gpusTaken();

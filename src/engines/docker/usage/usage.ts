@@ -16,6 +16,7 @@ import type { DockerClient } from '../../../docker/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../../../docker/faults.ts';
+import { currentGpuId } from '../client/cards.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
 import { countRootDisk } from './root-disk.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
@@ -151,7 +152,8 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
 /** nvidia-smi inside lists the GPUs of the container in the order of the host. */
 function inHostOrder(ids: readonly string[], { gpus }: HostFacts): readonly string[] {
   const all = gpus.map(({ id }) => id);
-  return ids.toSorted((one, other) => all.indexOf(one) - all.indexOf(other));
+  const now = ids.map((id) => currentGpuId(gpus, id));
+  return now.toSorted((one, other) => all.indexOf(one) - all.indexOf(other));
 }
 
 const stopped: Omit<Usage, 'atMs'> = {

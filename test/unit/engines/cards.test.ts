@@ -1,0 +1,124 @@
+/** Cards as drivers and engines print them: an H200 as recorded, others from public documents. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import {
+  givenGpus,
+  makeReadCards,
+  parseCards,
+  readProcCards,
+  type Card,
+} from '../../../src/engines/docker/client/cards.ts';
+import { chooseGpus, devicesFor } from '../../../src/engines/docker/container/gpus.ts';
+import { hostGpu } from '../../fixtures/host-gpu.ts';
+
+const uuid = (digit: number): string => `GPU-${String(digit).repeat(8)}-2222-3333-4444-555555555555`;
+const h200: Card = { index: 0, uuid: uuid(1), model: 'NVIDIA H200', memoryMiB: 143_771, isMig: false };
+const l4: Card = { index: 1, uuid: uuid(2), model: 'NVIDIA L4', memoryMiB: 23_034, isMig: false };
+const a100: Card = { index: 2, uuid: uuid(3), model: 'NVIDIA A100-SXM4-40GB', memoryMiB: 40_960, isMig: true };
+const lines = `0, ${uuid(1)}, NVIDIA H200, 143771, Disabled
+1, ${uuid(2)}, NVIDIA L4, 23034, [N/A]
+2, ${uuid(3)}, NVIDIA A100-SXM4-40GB, 40960, Enabled
+`;
+const cdi = (...names: string[]) => names.map((name) => ({ Source: 'cdi', ID: `nvidia.com/gpu=${name}` }));
+
+describe('lines of nvidia-smi', () => {
+  it('give each card with its model, memory and division', () => {
+    expect(parseCards(lines)).toEqual([h200, l4, a100]);
+  });
+
+  it('leave out what is no card, and memory that is not known', () => {
+    expect(parseCards('No devices were found\n')).toEqual([]);
+    const failed = 'Unable to determine the device handle for GPU0000:07:00.0: Unknown Error\n';
+    expect(parseCards(failed + lines)).toEqual([h200, l4, a100]);
+    expect(parseCards(`0, ${uuid(1)}, NVIDIA GB10, [N/A], [N/A]`)).toMatchObject([{ memoryMiB: null }]);
+  });
+});
+
+const information = (model: string, id: string): string => `Model: \t\t ${model}
+IRQ:   \t\t 41
+GPU UUID: \t ${id}
+Video BIOS: \t 96.00.a5.00.1a
+Bus Location: \t 0000:00:06.0
+Device Minor: \t 0
+GPU Excluded:\t No
+`;
+
+async function procOf(cards: Record<string, string>): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), 'cards-'));
+  onTestFinished(() => rm(root, { recursive: true }));
+  for (const [folder, text] of Object.entries(cards)) {
+    await mkdir(join(root, folder));
+    await writeFile(join(root, folder, 'information'), text);
+  }
+  return root;
+}
+
+describe('cards of /proc', () => {
+  it('have the numbers of their places on the bus, and a UUID once they were used', async () => {
+    const root = await procOf({
+      '0000:41:00.0': information('NVIDIA L4', 'GPU-????????-????-????-????-????????????'),
+      '0000:06:00.0': information('NVIDIA H200', uuid(1)),
+    });
+    expect(await readProcCards(root)).toEqual([
+      { ...h200, memoryMiB: null },
+      { ...l4, uuid: null, memoryMiB: null },
+    ]);
+    expect(await readProcCards(join(root, 'none'))).toEqual([]);
+  });
+
+  it('are read where nvidia-smi does not answer, which is asked once for each set of cards', async () => {
+    const root = await procOf({ '0000:06:00.0': information('NVIDIA H200', uuid(1)) });
+    const answers = [null, [h200], [h200, l4]];
+    let asked = 0;
+    const read = makeReadCards(async () => answers[asked++] ?? [], root);
+    expect(await read([])).toEqual([{ ...h200, memoryMiB: null }]);
+    expect(await read([])).toEqual([h200]);
+    expect(await read([])).toEqual([h200]);
+    await mkdir(join(root, '0000:41:00.0'));
+    expect(await read([])).toEqual([h200, l4]);
+    expect(asked).toBe(3);
+  });
+});
+
+describe('GPUs for instances', () => {
+  it('are given by CDI where the engine has it, though it has the older runtime, too', () => {
+    const { gpuDriver, gpus } = givenGpus(cdi('0', uuid(1), 'all'), true, [h200]);
+    expect(gpuDriver).toBe('cdi');
+    expect(gpus).toEqual([hostGpu({ id: uuid(1), otherIds: ['0'] })]);
+  });
+
+  it('have the name that the engine lists, the UUID before the index', () => {
+    expect(givenGpus(cdi('0', 'all'), false, [h200]).gpus).toEqual([hostGpu({ id: '0', otherIds: [uuid(1)] })]);
+    expect(givenGpus(cdi(uuid(1), 'all'), false, [h200]).gpus).toEqual([hostGpu({ id: uuid(1), otherIds: ['0'] })]);
+    expect(givenGpus(cdi('1'), false, [h200]).gpus).toEqual([hostGpu({ id: '1', name: 'NVIDIA', memoryMiB: null })]);
+  });
+
+  it('are of each model, without cards that are divided', () => {
+    const { gpus } = givenGpus(cdi('0', '1', '2', '2:0', 'all'), false, [h200, l4, a100]);
+    expect(gpus.map(({ id, name }) => [id, name])).toEqual([
+      ['0', 'NVIDIA H200'],
+      ['1', 'NVIDIA L4'],
+    ]);
+    const byRuntime = givenGpus([], true, [h200, a100, { ...l4, uuid: null }]);
+    expect(byRuntime.gpuDriver).toBe('nvidia');
+    expect(byRuntime.gpus.map(({ id }) => id)).toEqual([uuid(1), '1']);
+  });
+
+  it('are those that the engine lists where it is elsewhere, and none without a way to give them', () => {
+    expect(givenGpus(cdi('0', '1', uuid(1), 'all'), false, []).gpus.map(({ id, name }) => [id, name])).toEqual([
+      ['0', 'NVIDIA'],
+      ['1', 'NVIDIA'],
+    ]);
+    expect(givenGpus([{ Source: 'cdi', ID: 'amd.com/gpu=0' }], false, [h200])).toEqual({ gpuDriver: null, gpus: [] });
+    expect(givenGpus([], false, [h200])).toEqual({ gpuDriver: null, gpus: [] });
+  });
+
+  it('are of the model of the type, or any where no card has its name', () => {
+    const gpus = [hostGpu({ id: 'a' }), hostGpu({ id: 'b', name: 'NVIDIA L4' })];
+    expect(devicesFor('NVIDIA L4', gpus)).toEqual(['b']);
+    expect(devicesFor('NVIDIA', gpus)).toEqual(['a', 'b']);
+    expect(chooseGpus(2, devicesFor('NVIDIA L4', gpus), [])).toBeNull();
+  });
+});
