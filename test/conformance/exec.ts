@@ -124,7 +124,7 @@ export function describeOpenExec(current: () => Subject): void {
       let [bytes, pauses] = [0, 0];
       for await (const chunk of running.stdout) {
         bytes += Buffer.from(chunk).length;
-        if (bytes > (pauses + 1) * (total / 20)) {
+        if (bytes > (pauses + 1) * (total / 4)) {
           pauses++;
           await subject.fixture.time.sleep(50);
           expect(await settlesBelow(before + 4 * mebibyte), 'buffered bytes').toBe(true);
