@@ -58,7 +58,8 @@ async function repliesToBodies(): Promise<Record<string, string>> {
     // Zod's own messages never come out, and each code is in the table.
     expect(reply.text).not.toMatch(/Invalid|expected|received|Too (big|small)|ZodError/);
     if (reply.status !== 200) expect(Object.keys(errorKinds)).toContain(code);
-    replies[`${route} ${name}`] = `${reply.status} ${code ?? '-'} ${steady(reply.text)}`;
+    const about = reply.status === 200 ? steady(reply.text) : messagesOf(steady(reply.text)).join();
+    replies[`${route} ${name}`] = `${reply.status} ${code ?? '-'} ${about}`;
   }
   return replies;
 }
@@ -74,7 +75,9 @@ async function repliesToRawRequests(): Promise<Record<string, string>> {
       if (!request.head.startsWith('HEAD '))
         expect(JSON.parse(reply.body), request.name).toMatchObject({ message: expect.stringMatching(/./) });
     }
-    replies[`raw ${request.name}`] = shown(reply);
+    const isFile = 'last-modified' in reply.headers;
+    expect(reply.headers['content-security-policy'], request.name).toBe(isFile ? FILE_POLICY : API_POLICY);
+    replies[`raw ${request.name}`] = shown(request, reply);
   }
   return replies;
 }
@@ -123,15 +126,33 @@ function parsed(text: string): RawReply {
   return { statuses, status: Number(statuses.at(-1)), headers: Object.fromEntries(headers), body };
 }
 
-const SHOWN_HEADERS = /^(allow|vary|etag|last-modified|content-(encoding|security-policy)|access-control-.*)$/;
+const API_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const FILE_POLICY = "default-src 'none'; sandbox";
+
+/** Headers that requests of a kind are about. */
+const SHOWN_HEADERS: Record<string, RegExp> = {
+  condition: /^(etag|last-modified)$/,
+  encoding: /^(vary|content-encoding)$/,
+  method: /^allow$/,
+  origin: /^(vary|access-control-allow-.*)$/,
+  preflight: /^(vary|access-control-.*)$/,
+};
+
 const SHOWN_CHARACTERS = 400;
 
+/** The message of a refusal, else a short body. */
+function messagesOf(text: string): string[] {
+  const body: unknown = /^\{.*\}$/s.test(text) ? JSON.parse(text) : null;
+  const message = body !== null && typeof body === 'object' && 'message' in body ? String(body.message) : text;
+  return message === '' || message.length > SHOWN_CHARACTERS ? [] : [message.replace(/UnixMs":\d+/, 'UnixMs":<now>')];
+}
+
 /** A line of the table: without the tags of bodies that change with the code. */
-function shown({ statuses, headers, body }: RawReply): string {
+function shown({ name }: RawRequest, { statuses, headers, body }: RawReply): string {
+  const kind = SHOWN_HEADERS[name.split(':', 1)[0] ?? ''];
   const listed = Object.entries(headers)
-    .filter(([name]) => SHOWN_HEADERS.test(name))
-    .map(([name, value]) => `${name}: ${name === 'etag' ? '<etag>' : value}`);
-  const isText = !('content-encoding' in headers) && body.length <= SHOWN_CHARACTERS;
-  const about = [statuses.join(' then '), headers['x-error-code'] ?? '-', ...listed.toSorted()];
-  return `${about.join(' | ')} | ${isText ? body.replace(/UnixMs":\d+/, 'UnixMs":<now>') : '<body>'}`;
+    .filter(([header]) => kind?.test(header))
+    .map(([header, value]) => `${header}: ${header === 'etag' ? '<etag>' : value}`);
+  const about = [...listed.toSorted(), ...('content-encoding' in headers ? [] : messagesOf(body))];
+  return [statuses.join(' then '), headers['x-error-code'] ?? '-', about.join(' | ')].join(' ').trim();
 }
