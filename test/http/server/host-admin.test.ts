@@ -1,6 +1,6 @@
 /** `npm run admin` on the host, while the server runs and while it is stopped. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -78,13 +78,37 @@ test('makes nothing in a folder without an installation, and refuses what it doe
   await expect(stat(join(folder, 'berth.db'))).rejects.toThrow(/ENOENT/);
 });
 
+/** The data of a stopped server in the schema that conversions end with. */
+async function inFirstSchema(folder: string): Promise<DatabaseSync> {
+  const [file, later] = [join(folder, 'berth.db'), join(folder, 'later.db')];
+  await rename(file, later);
+  const database = new DatabaseSync(file, { enableForeignKeyConstraints: false });
+  database.exec(await readFile(join(ROOT, 'src/store/migrations/0001-schema.sqlite.sql'), 'utf8'));
+  database.prepare('attach ? as later').run(later);
+  database.exec('create table migration as select * from later.migration');
+  const columnsOf = (table: unknown, schema: string): unknown[] =>
+    database
+      .prepare('select name from pragma_table_xinfo(?, ?)')
+      .all(String(table), schema)
+      .map(({ name }) => name);
+  for (const { name } of database.prepare(`select name from sqlite_schema where type = 'table'`).all()) {
+    const kept = columnsOf(name, 'later');
+    const columns = columnsOf(name, 'main').filter((column) => kept.includes(column));
+    const list = columns.map((column) => `"${String(column)}"`).join();
+    if (name !== 'migration' && columns.length > 0)
+      database.exec(`insert or replace into "${String(name)}" (${list}) select ${list} from later."${String(name)}"`);
+  }
+  database.exec('detach later');
+  return database;
+}
+
 test('converts the data of a version before 0.2 while no server runs; a server names the command', async () => {
   const server = await startServerProcess({ nodePorts: '32650-32659', settings: { BERTH_ENGINE: 'simulated' } });
   onTestFinished(() => server.stop());
   const { folder } = server;
   expect(await admin(folder, 'convert')).toMatchObject({ code: 1, text: expect.stringContaining('is in use by') });
   await server.kill('SIGTERM');
-  const database = new DatabaseSync(join(folder, 'berth.db'));
+  const database = await inFirstSchema(folder);
   database.exec('delete from migration; alter table account rename column usage to was');
   database.exec('alter table account add column usage text; update account set usage = was');
   database.exec('alter table account drop column was');
@@ -94,7 +118,7 @@ test('converts the data of a version before 0.2 while no server runs; a server n
 
   await expect(server.start()).rejects.toThrow();
   expect(server.output()).toContain('npm run admin -- convert');
-  expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is converted\n' });
+  expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is converted\nthe database was migrated\n' });
   expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is already converted\n' });
   await server.start();
   await expect(login(server, 'admin', PASSWORD)).resolves.toBeDefined();
