@@ -1,6 +1,7 @@
 /**
  * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format,
- * dead code, the unit tests. All at once; the output of a step is shown when it failed.
+ * dead code, the unit tests. All at once; the output of a step is shown when it failed. Caches tell
+ * what did not change since the last check.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -10,6 +11,9 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, runCommand, say, secondsSince } from './lib/run.mjs';
 import { closingLines, totalsOfRun } from './lib/totals.mjs';
+
+/** @param {string} name */
+const incremental = (name) => ['--incremental', '--tsBuildInfoFile', `node_modules/.cache/${name}.tsbuildinfo`];
 
 const USAGE = 'npm run check   types, lint, format, dead code and unit tests';
 
@@ -21,10 +25,23 @@ await runCommand(async () => {
   const file = path.join(folder, 'unit.json');
   const env = { ...envWithNode(node), BERTH_TOTALS_FILE: file };
   const steps = [
-    { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.'] },
-    { name: 'console', args: ['node_modules/typescript/bin/tsc', '-p', 'console'] },
+    { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.', ...incremental('types')] },
+    {
+      name: 'console',
+      args: ['node_modules/typescript/bin/tsc', '-p', 'console', ...incremental('console')],
+    },
     { name: 'lint', args: ['node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'] },
-    { name: 'format', args: ['node_modules/prettier/bin/prettier.cjs', '--check', '--log-level=warn', '.'] },
+    {
+      name: 'format',
+      args: [
+        'node_modules/prettier/bin/prettier.cjs',
+        '--check',
+        '--log-level=warn',
+        '--cache',
+        '--cache-strategy=content',
+        '.',
+      ],
+    },
     {
       name: 'dead code',
       args: ['node_modules/knip/bin/knip.js', '--no-progress', '--cache', '--cache-location=node_modules/.cache/knip'],

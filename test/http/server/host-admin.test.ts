@@ -118,7 +118,10 @@ test('converts the data of a version before 0.2 while no server runs; a server n
 
   await expect(server.start()).rejects.toThrow();
   expect(server.output()).toContain('npm run admin -- convert');
-  expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is converted\nthe database was migrated\n' });
+  expect(await admin(folder, 'convert')).toEqual({
+    code: 0,
+    text: 'the database is converted\nthe database was migrated\n',
+  });
   expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is already converted\n' });
   await server.start();
   await expect(login(server, 'admin', PASSWORD)).resolves.toBeDefined();
