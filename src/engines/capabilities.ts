@@ -11,6 +11,7 @@ export interface Capabilities {
   saveImage: boolean;
   whyNoSaveImage?: string;
   gpus: boolean;
+  whyNoGpus?: string;
   /** `dial` reaches any port of an instance. */
   dial: boolean;
   /** `joinNetwork` connects and listens within an instance's network, loopback included. */

@@ -299,6 +299,8 @@ async function makeRunningControl(
           'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
         );
       const { runtimes } = config;
+      const { whyNoGpus } = probe.capabilities;
+      if (whyNoGpus !== undefined) log.warn(`no GPU is offered: ${whyNoGpus}`);
       const machines = firstRun.machinesOf(probe);
       const types = firstRun.typesOfMachines(machines, { dataDiskGB, runtimes });
       for (const { gpus } of machines) await firstRun.nameModel(store, regionId, gpus);

@@ -10,6 +10,7 @@ import {
   readProcCards,
   type Card,
 } from '../../../src/engines/docker/client/cards.ts';
+import { whyNoGpus } from '../../../src/engines/docker/client/missing-gpus.ts';
 import { chooseGpus, devicesFor } from '../../../src/engines/docker/container/gpus.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
 
@@ -120,5 +121,41 @@ describe('GPUs for instances', () => {
     expect(devicesFor('NVIDIA L4', gpus)).toEqual(['b']);
     expect(devicesFor('NVIDIA', gpus)).toEqual(['a', 'b']);
     expect(chooseGpus(2, devicesFor('NVIDIA L4', gpus), [])).toBeNull();
+  });
+});
+
+describe('the reason for no GPU', () => {
+  const machineOf = async (cards: string[], { driver = '', osRelease = '' }) => {
+    const root = await procOf({});
+    for (const [nth, vendorAndClass] of cards.entries()) {
+      const [vendor = '', kind = ''] = vendorAndClass.split(' ');
+      await mkdir(join(root, 'pci', `0000:0${nth}:00.0`), { recursive: true });
+      await writeFile(join(root, 'pci', `0000:0${nth}:00.0`, 'vendor'), `${vendor}\n`);
+      await writeFile(join(root, 'pci', `0000:0${nth}:00.0`, 'class'), `${kind}\n`);
+    }
+    for (const [name, text] of Object.entries({ driver, osRelease }))
+      if (text !== '') await writeFile(join(root, name), text);
+    return whyNoGpus({ devices: join(root, 'pci'), driver: join(root, 'driver'), osRelease: join(root, 'osRelease') });
+  };
+  const card = '0x10de 0x030200';
+  const driver = 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04';
+
+  it('is none without a card, though the maker has other devices in it', async () => {
+    expect(await machineOf([], {})).toBeNull();
+    expect(await machineOf(['0x10de 0x040300', '0x1234 0x030000', '0x10de 0x068000'], { driver })).toBeNull();
+  });
+
+  it('names what is missing, with the command of the system', async () => {
+    expect(await machineOf([card, card], {})).toMatch(/has 2 NVIDIA cards and no NVIDIA driver is loaded/);
+    const ubuntu = 'NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\n';
+    expect(await machineOf([card], { driver, osRelease: ubuntu })).toMatch(
+      /has an NVIDIA card, .*"apt-get install -y nvidia-container-toolkit".*"nvidia-ctk cdi generate --output=\/etc\/cdi\/nvidia.yaml"/,
+    );
+    expect(await machineOf([card], { driver, osRelease: 'ID="rocky"\nID_LIKE="rhel centos fedora"\n' })).toContain(
+      'dnf ',
+    );
+    expect(await machineOf([card], { driver, osRelease: 'ID=nixos\n' })).toMatch(
+      /: install nvidia-container-toolkit, then/,
+    );
   });
 });

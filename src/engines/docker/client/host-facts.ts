@@ -12,6 +12,7 @@ import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { givenGpus, makeReadCards, type GpuDriver, type HostGpu } from './cards.ts';
+import { whyNoGpus } from './missing-gpus.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
 export type DockerMode = 'rootless' | 'nested';
@@ -38,6 +39,7 @@ export interface HostFacts {
   countsRootDisks: boolean;
   gpuDriver: GpuDriver | null;
   gpus: HostGpu[];
+  whyNoGpus: string | null;
   dial: boolean;
   /** Null where entering containers' networks is impossible. */
   nsenter: string | null;
@@ -149,6 +151,7 @@ export function makeHost(
           ...(facts.whyNoDocker === null ? {} : { whyNoDocker: facts.whyNoDocker }),
           saveImage: true,
           gpus: facts.gpus.length > 0,
+          ...(facts.whyNoGpus === null ? {} : { whyNoGpus: facts.whyNoGpus }),
           dial: facts.dial,
           joinNetwork: facts.nsenter !== null,
           ...(facts.nsenter === null ? { whyNoJoinNetwork: NO_JOINS } : {}),
@@ -202,6 +205,7 @@ async function factsOf(
   const hasRuntime = info.Runtimes?.['nvidia'] !== undefined;
   const offersGpus = hasRuntime || discovered.length > 0;
   const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
+  const given = givenGpus(discovered, hasRuntime, cards);
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const userNamespace = local ? await readIdRange(info) : null;
@@ -223,7 +227,8 @@ async function factsOf(
     rootDiskLimit: await canLimitRootDisk(info, local),
     dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
-    ...givenGpus(discovered, hasRuntime, cards),
+    ...given,
+    whyNoGpus: local && given.gpus.length === 0 ? await whyNoGpus() : null,
     // Elsewhere connections are relayed.
     dial: networksAreLocal || !local,
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,
