@@ -14,7 +14,23 @@ const task = answer('Task', {
   failures: integer('Failed runs since the server started'),
 });
 
-export const taskListAnswer = answer('ListTasksAnswer', { tasks: z.array(task).describe('Background tasks') });
+const failingAct = answer('FailingAct', {
+  subjectId: text('What the act is done to, such as an instance or an account'),
+  failures: integer('Failed tries in a row'),
+  error: text('Error of the last try'),
+});
+
+const dueKind = answer('DueActs', {
+  kind: text('Kind of the acts, such as "stop" or "paidTime"'),
+  count: integer('Number of acts of this kind'),
+  nextAtMs: integerOrNull('Time of the next one, Unix milliseconds; null while all wait for a change'),
+  failing: z.array(failingAct).describe('Up to 20 acts whose last try failed'),
+});
+
+export const taskListAnswer = answer('ListTasksAnswer', {
+  tasks: z.array(task).describe('Background tasks'),
+  due: z.array(dueKind).describe('Acts that are due at a time, by kind'),
+});
 
 export const taskRoutes = {
   listTasks: operatorReadRoute('/admin/task/list', empty, taskListAnswer, {

@@ -4,6 +4,7 @@
  * then wakes the reconcilers. None of them calls an engine, except adopt, which observes first. A
  * refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
+import type { DueKind } from '../store/tables/due-acts.ts';
 import type { TaskStatus } from './kernel/scheduler.ts';
 import type { AccessUseCases } from './access/wire.ts';
 import type { DeliveryUseCases } from './delivery/wire.ts';
@@ -51,6 +52,7 @@ export type { VolumePath, ReadableFile } from './storage/files.ts';
 
 export interface Tasks {
   list(): Promise<TaskStatus[]>;
+  due(): Promise<DueKind[]>;
 }
 
 export interface Control

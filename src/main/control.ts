@@ -5,6 +5,7 @@
 import { storageFull } from '../domain/kernel/refusal.ts';
 import { subjectKinds } from '../domain/compute/operation.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
+import { dueKinds } from '../store/tables/due-acts.ts';
 import { wireAccess, type AccessOptions, type AccessParts } from '../control/access/wire.ts';
 import { wireCompute, type ComputeOptions } from '../control/compute/wire.ts';
 import { watchEngines } from '../control/compute/orphans/sweep.ts';
@@ -62,7 +63,7 @@ export function makeControl(options: ControlDeps) {
     ...regions.useCases(needs),
     ...compute.useCases,
     ...healthOf({ ...kernel, ...access.parts }),
-    tasks: { list: async () => scheduler.statuses() },
+    tasks: { list: async () => scheduler.statuses(), due: () => dueKinds(store.read) },
     versionOf: async (accountId) => store.versionOf(accountId),
   };
   let loops: ReconcileLoop[] = [];

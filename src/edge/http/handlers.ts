@@ -2,7 +2,7 @@ import type { Control } from '../../control/index.ts';
 import { accessHandlers, logoutHandlers, openHandlers } from './access/handlers.ts';
 import { computeHandlers, waitingHandlers } from './compute/handlers.ts';
 import { deliveryHandlers } from './delivery/handlers.ts';
-import { presented, type Handlers } from './handler.ts';
+import type { Handlers } from './handler.ts';
 import type { ListPages } from './list-pages.ts';
 import { moneyHandlers } from './money/handlers.ts';
 import { regionHandlers } from './regions/handlers.ts';
@@ -19,6 +19,6 @@ export const makeHandlers = (control: Control, pages: ListPages, secureCookies: 
     ...storageHandlers(control, pages),
     ...regionHandlers(control),
     ...computeHandlers(control, pages),
-    listTasks: presented(control.tasks.list, (tasks) => ({ tasks })),
+    listTasks: async () => ({ tasks: await control.tasks.list(), due: await control.tasks.due() }),
   },
 });

@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { instanceActs, isSameAct, timedActs, type InstanceAct } from '../../domain/compute/timed-acts.ts';
 import type { Instance } from '../../domain/compute/instance.ts';
 import type { ActKind, DueAct } from '../../domain/kernel/due-act.ts';
+import { NEVER_MS } from '../../domain/regions/off-peak.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -79,6 +80,42 @@ export async function windowsChanged(tx: Db, regionId: string, dueAtMs: number):
       ),
     )
     .execute();
+}
+
+/** Acts of a kind, for administrators. */
+export interface DueKind {
+  kind: string;
+  count: number;
+  nextAtMs: number | null;
+  failing: { subjectId: string; failures: number; error: string }[];
+}
+
+const MAX_FAILING = 20;
+
+export async function dueKinds(db: Db): Promise<DueKind[]> {
+  const kinds = await db
+    .selectFrom('dueAct')
+    .select(({ fn }) => ['kind', fn.countAll<number>().as('count'), fn.min('dueAtMs').as('atMs')])
+    .groupBy('kind')
+    .orderBy('kind')
+    .execute();
+  const failed = (kind: string) =>
+    db
+      .selectFrom('dueAct')
+      .select(({ ref }) => ['subjectId', 'attempts as failures', ref('error').$notNull().as('error')])
+      .where('kind', '=', kind)
+      .where('error', 'is not', null)
+      .orderBy('subjectId')
+      .limit(MAX_FAILING)
+      .execute();
+  return Promise.all(
+    kinds.map(async ({ kind, count, atMs }) => ({
+      kind,
+      count,
+      nextAtMs: atMs === null || atMs >= NEVER_MS ? null : atMs,
+      failing: await failed(kind),
+    })),
+  );
 }
 
 interface Held {

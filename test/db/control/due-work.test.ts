@@ -6,7 +6,7 @@ import { realTime, type Time } from '../../../src/control/kernel/time.ts';
 import { actKinds, type DueAct } from '../../../src/domain/kernel/due-act.ts';
 import { permanentHold } from '../../../src/store/db/database-lock.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { setAct } from '../../../src/store/tables/due-acts.ts';
+import { dueKinds, setAct } from '../../../src/store/tables/due-acts.ts';
 import { eventually } from '../../fixtures/eventually.ts';
 import { onBothEngines, recordingLog } from '../../fixtures/store.ts';
 
@@ -81,6 +81,10 @@ onBothEngines('due work', { postgres: 'always' }, (open) => {
     expect(lines).toHaveLength(201);
     await round(2);
     expect(lines).toHaveLength(201);
+    const [shown] = await dueKinds(store.read);
+    expect(shown).toMatchObject({ kind: 'stop', count: 201 });
+    expect(shown?.failing).toHaveLength(20);
+    expect(shown?.failing[1]).toMatchObject({ subjectId: ids[1], error: 'it can not be' });
     why = 'another one';
     await eventually(async () => {
       await look();

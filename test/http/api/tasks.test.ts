@@ -13,16 +13,23 @@ const failing = {
   failures: 1,
 };
 
+const due = {
+  kind: 'stop',
+  count: 2,
+  nextAtMs: 5_000,
+  failing: [{ subjectId: 'a', failures: 1, error: 'the database is away' }],
+};
+
 let api: BareApi;
 beforeAll(async () => {
   const list = async () => [{ ...failing, lastStartedAt: 1_000 }];
-  api = await startEdge(fakeControl({ tasks: { list } }));
+  api = await startEdge(fakeControl({ tasks: { list, due: async () => [due] } }));
 });
 afterAll(() => api.stop());
 
-test('lists the tasks with their last error to administrators', async () => {
+test('lists the tasks and what is due, with the last errors, to administrators', async () => {
   const reply = await api.post('/admin/task/list', {}, { token: ADMIN_TOKEN });
-  expect(reply).toMatchObject({ status: 200, json: { tasks: [{ ...failing, lastStartedAt: 1_000 }] } });
+  expect(reply).toMatchObject({ status: 200, json: { tasks: [{ ...failing, lastStartedAt: 1_000 }], due: [due] } });
 });
 
 test('refuses other callers', async () => {

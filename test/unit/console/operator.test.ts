@@ -60,6 +60,7 @@ const well: HealthFacts = {
   ready: { ready: true, text: 'docker answers' },
   regions: [region],
   tasks: [task],
+  due: [],
   heldDisks: [],
   orphans: [],
   webhooks: [],
@@ -97,6 +98,10 @@ test.each<[string, Partial<HealthFacts>]>([
   ['notReady', { ready: { ready: false, text: 'no database' } }],
   ['engineSilent', { regions: [{ ...region, engine: { name: 'docker', answers: false, text: 'gone' } }] }],
   ['taskFails', { tasks: [{ ...task, lastError: 'disk full', failures: 3 }] }],
+  [
+    'taskFails',
+    { due: [{ kind: 'stop', count: 1, nextAtMs: 1, failing: [{ subjectId: 'a', failures: 3, error: 'full' }] }] },
+  ],
   ['taskLate', { tasks: [{ ...task, lastStartedAt: nowMs - 3_600_000 }] }],
   ['poolFull', { regions: [{ ...region, pools: [{ ...pool, promisedGB: 99 }] }] }],
   ['fileSystemFull', { regions: [{ ...region, pools: [{ ...pool, fileSystemGB: 100, fileSystemFreeGB: 1 }] }] }],

@@ -45,6 +45,8 @@ export const health = {
   allTasks: 'Show all',
   onlyFailed: 'Show failed only',
   columns: { task: 'Task', state: 'Last run', every: 'Every', last: 'Started', took: 'Took', failures: 'Failures' },
+  due: 'Due work',
+  dueColumns: { kind: 'Act', count: 'Number', next: 'Next', failing: 'Last tries' },
   runs: 'runs now',
   succeeded: 'succeeded',
   failed: 'failed',

@@ -40,6 +40,8 @@ export const health: Texts['health'] = {
   allTasks: '显示全部',
   onlyFailed: '只显示失败的',
   columns: { task: '任务', state: '上次运行', every: '间隔', last: '开始于', took: '耗时', failures: '失败' },
+  due: '到期事项',
+  dueColumns: { kind: '事项', count: '数量', next: '下一次', failing: '上次尝试' },
   runs: '运行中',
   succeeded: '成功',
   failed: '失败',

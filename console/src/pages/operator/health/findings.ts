@@ -5,6 +5,7 @@ export interface HealthFacts {
   ready: { ready: boolean; text: string };
   regions: AnswerOf<'fleet'>['regions'];
   tasks: AnswerOf<'listTasks'>['tasks'];
+  due: AnswerOf<'listTasks'>['due'];
   heldDisks: AnswerOf<'listHeldDisks'>['disks'];
   orphans: AnswerOf<'listStrays'>['strays'];
   webhooks: AnswerOf<'listWebhooks'>['webhooks'];
@@ -53,6 +54,7 @@ export function findingsOf(facts: HealthFacts): Finding[] {
       : [{ severity: 'bad', key: 'ready', kind: 'notReady', text: facts.ready.text } satisfies Finding]),
     ...facts.regions.flatMap(ofRegion),
     ...facts.tasks.flatMap((task) => ofTask(task, facts.nowMs)),
+    ...facts.due.flatMap(ofDue),
     ...facts.heldDisks.map(({ id, kind, since, processes }): Finding => ({
       severity: 'warns',
       key: `held ${kind} ${id}`,
@@ -164,6 +166,12 @@ function ofTask(task: HealthFacts['tasks'][number], nowMs: number): Finding[] {
     ? [{ severity: 'warns', key: `task ${name}`, kind: 'taskLate', task: name, sinceMs: lastStartedAt }]
     : [];
 }
+
+const ofDue = ({ kind: act, failing }: HealthFacts['due'][number]): Finding[] =>
+  failing.map(({ subjectId, error, failures }) => {
+    const task = `${act} ${subjectId}`;
+    return { severity: 'bad', key: `act ${task}`, kind: 'taskFails', task, error, failures };
+  });
 
 function ofWebhook(webhook: HealthFacts['webhooks'][number]): Finding[] {
   const { id, url, enabled, failedAttempts, lastError } = webhook;

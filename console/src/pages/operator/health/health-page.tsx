@@ -11,6 +11,7 @@ import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { useFresh } from '../fresh.ts';
 import { findingsOf, type Finding, type HealthFacts, type Severity } from './findings.ts';
+import { DueActs } from './due-acts.tsx';
 import { Tasks } from './tasks.tsx';
 
 /** Each round is five records of the audit log. */
@@ -29,8 +30,8 @@ async function readiness(): Promise<HealthFacts['ready']> {
 }
 
 async function askAll(isAdmin: boolean): Promise<HealthFacts> {
-  const [ready, { regions }, { tasks }, { disks }, { strays }, { webhooks }, { changes }, deleting] = await Promise.all(
-    [
+  const [ready, { regions }, { tasks, due }, { disks }, { strays }, { webhooks }, { changes }, deleting] =
+    await Promise.all([
       readiness(),
       api.fleet(),
       api.listTasks(),
@@ -39,12 +40,12 @@ async function askAll(isAdmin: boolean): Promise<HealthFacts> {
       api.listWebhooks(),
       api.listPriceChanges({ pager: PAGE }),
       isAdmin ? api.listAccounts({ pager: PAGE, state: 'deleting' }).then(({ accounts }) => accounts) : [],
-    ],
-  );
+    ]);
   return {
     ready,
     regions,
     tasks,
+    due,
     heldDisks: disks,
     orphans: strays,
     webhooks,
@@ -94,6 +95,7 @@ export function HealthPage() {
         ))}
       </Stack>
       <Tasks tasks={facts.data.tasks} />
+      <DueActs due={facts.data.due} />
     </>
   );
 }
