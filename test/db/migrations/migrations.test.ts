@@ -116,7 +116,7 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
-  test('acts of instances become rows', async () => {
+  test('timed acts become rows', async () => {
     const database = await open.empty();
     const before = await openWith(database, migrations.slice(0, 1));
     await before.write(async (tx) => {
@@ -129,11 +129,27 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
         for (const [name, value] of Object.entries(columns))
           await sql`update instance set ${sql.ref(name)} = ${value} where id = ${id}`.execute(tx);
       }
+      await sql`update region set drain = '{}' where id = 'here'`.execute(tx);
+      for (const fromMs of [8_000, 9_000])
+        await sql`insert into "priceChange" ("fromMs", "regionId", "typeId", prices, "byAccountId", "isScheduled")
+          values (${fromMs}, 'here', 'type', '{}', 'ann', 1)`.execute(tx);
+      await insertOwners(tx, 'there', 'bob', 'eve');
+      await sql`update account set disabled = 1, "deleteAtMs" = 6000 where id = 'bob'`.execute(tx);
+      await sql`update account set "moneyStep" = 'archive' where id = 'eve'`.execute(tx);
+      await sql`insert into "paidTime" ("instanceId", "accountId", "chargeMode", units, "priceMicros", "isPaid",
+          "unitsBefore", "timeZone", "dueAtMs", "firstEntryId")
+        values ('plain', 'ann', 'perDay', 1, 1, 1, 0, 'UTC', 4000, 0)`.execute(tx);
     });
     await before.stop();
     const store = await openWith(database, migrations);
     const acts = await store.read.selectFrom('dueAct').select(['id', 'ownerId', 'dueAtMs']).orderBy('id').execute();
     expect(acts.map(({ id, ownerId, dueAtMs }) => `${id} of ${ownerId} at ${dueAtMs}`)).toEqual([
+      'deleteAccount/bob of bob at 6000',
+      'disable/bob of bob at 0',
+      'drain/here of  at 0',
+      'money/eve of eve at 0',
+      'paidTime/plain of ann at 4000',
+      'prices/here of  at 0',
       'reclaim/spot of ann at 7000',
       'resume/stopped of ann at 0',
       'stop/timed of ann at 5000',
