@@ -101,7 +101,7 @@ describe('a client', () => {
 
   test('is not timed out while it waits for a slow instance', async () => {
     const inside = await serveTcp((socket) => void socket.pause());
-    const harness = await before(inside.port, { clientIdleMs: 100 });
+    const harness = await before(inside.port, { clientIdleMs: 100, stopGraceMs: 100 });
     const client = talk(harness, upload(50_000_000));
     client.socket.write('x'.repeat(40_000_000));
     let left = Infinity;
