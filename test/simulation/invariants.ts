@@ -114,8 +114,11 @@ export function wrongText({ row, instance }: StoredInstance, region: Region | un
   if (!region) return [`instance ${row.id} is in no region`];
   const text: unknown = JSON.parse(row.publicText);
   const parsed = instanceSchema.safeParse(text);
+  const should = instanceSchema.parse(JSON.parse(JSON.stringify(publicInstance(instance, region))));
+  // A change of the region is written into what lists show.
+  if (row.listed === 0 && parsed.success) should.instanceSpecInfo.regionInfo = parsed.data.instanceSpecInfo.regionInfo;
   return [
-    ...differ(`the text of ${row.id}`, text, JSON.parse(JSON.stringify(publicInstance(instance, region)))),
+    ...differ(`the text of ${row.id}`, text, should),
     ...differ(`the status of ${row.id}`, row.status, instance.observed.status),
     ...(parsed.success ? [] : [`the text of ${row.id} breaks the contract: ${parsed.error.message}`]),
   ];
