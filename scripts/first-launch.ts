@@ -15,7 +15,7 @@ import { parseArgs } from 'node:util';
 import type { InstanceObject } from '../src/contract/compute/instance.ts';
 import { Unready, runCommand, say } from './lib/run.mjs';
 
-// Must run before large modules load, as in `src/main/berth.ts`.
+// Must run before large modules load, as in `src/main/berth.mjs`.
 enableCompileCache();
 
 const { ApiError, makeClient } = await import('../src/contract/client.ts');

@@ -5,7 +5,7 @@ import { errorText } from '../src/domain/kernel/unknown-error.ts';
 import type { HostCommands } from '../src/main/host-commands.ts';
 import { runCommand, say, Unready } from './lib/run.mjs';
 
-// Must run before large modules load, as in `src/main/berth.ts`.
+// Must run before large modules load, as in `src/main/berth.mjs`.
 enableCompileCache();
 
 const { readConfig } = await import('../src/main/config.ts');

@@ -1,6 +1,6 @@
 /**
  * The gateway of role `gateway`, following an API over its socket, with all instance connections
- * led to one local port. Uses Node's module cache like `src/main/berth.ts`.
+ * led to one local port. Uses Node's module cache like `src/main/berth.mjs`.
  */
 import { enableCompileCache } from 'node:module';
 import { connect } from 'node:net';

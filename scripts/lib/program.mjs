@@ -7,7 +7,7 @@
 const MEMORY = ['--max-semi-space-size=4', '--scavenger-max-new-space-capacity-mb=4'];
 
 /** Arguments of Node to run the server from the repository's root; the server's own follow. */
-export const program = [...MEMORY, 'src/main/berth.ts'];
+export const program = [...MEMORY, 'src/main/berth.mjs'];
 
 /** Arguments for another program measured like the server. */
 export const asTheServer = MEMORY;

@@ -1,12 +1,7 @@
 /** The program: reads the environment, starts, prints the addresses, and stops on a signal. */
-import { enableCompileCache } from 'node:module';
 import { errorCode, errorText, reasonText } from '../domain/kernel/unknown-error.ts';
-
-// Must run before large modules load: the second start then reads compiled code from the cache.
-enableCompileCache();
-
-const { makeLog } = await import('./program-log.ts');
-const { hostPort, masked, readConfig, VERSION } = await import('./config.ts');
+import { hostPort, masked, readConfig, VERSION } from './config.ts';
+import { makeLog } from './program-log.ts';
 
 const fail = (text: string): never => {
   process.stderr.write(`${text}\n`);
