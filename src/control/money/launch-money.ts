@@ -1,13 +1,7 @@
 /** Pays launches ahead, and refuses types that cannot be paid. */
-import { toDollars, type InstanceType, type Micros } from '../../domain/regions/catalog.ts';
+import { toDollars, type InstanceType, type Micros, type PaidAheadMode } from '../../domain/regions/catalog.ts';
 import type { Instance } from '../../domain/compute/instance.ts';
-import {
-  nearestChoice,
-  paidAheadMode,
-  totalMicros,
-  unitsText,
-  type PaidAheadMode,
-} from '../../domain/money/paid-time.ts';
+import { nearestChoice, paidAheadMode, totalMicros, unitsText } from '../../domain/money/paid-time.ts';
 import { isHourly } from '../../domain/money/meter.ts';
 import { availableFor, MAX_HELD_MICROS } from '../../domain/money/purse.ts';
 import { noBalance } from '../../domain/money/no-balance.ts';

@@ -2,7 +2,7 @@
  * Rates of resources (`docs/reference/billing.md`), as functions of their rows: a period opens and
  * closes in the transaction that changes the row. A resource has one rate at a time.
  */
-import type { ChargeMode, Micros, StorageKind } from '../regions/catalog.ts';
+import { hourlyModes, type ChargeMode, type Micros, type StorageKind } from '../regions/catalog.ts';
 import { HOUR_MS } from '../kernel/durations.ts';
 import { currentPriceMicros } from '../compute/instance-change.ts';
 import { dataDiskGB, dockerDiskGB } from '../compute/instance-disks.ts';
@@ -46,8 +46,7 @@ export interface Rate {
   unitMs: number;
 }
 
-const hourlyModes: readonly ChargeMode[] = ['perHour', 'tidePerHour'];
-export const isHourly = (mode: ChargeMode): boolean => hourlyModes.includes(mode);
+export const isHourly = (mode: ChargeMode): boolean => hourlyModes.some((hourly) => hourly === mode);
 
 const storage = (meter: Meter, price: StorageKind, sizeGB: number): Rate => ({
   meter,

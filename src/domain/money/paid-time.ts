@@ -2,10 +2,7 @@
 import { HOUR_MS, DAY_MS } from '../kernel/durations.ts';
 import { addCalendar, type CalendarUnit } from '../kernel/calendar.ts';
 import { MAX_GAP_MS } from './charge.ts';
-import type { ChargeMode, Micros } from '../regions/catalog.ts';
-
-export const paidAheadModes = ['perDay', 'perWeek', 'perMonth'] as const;
-export type PaidAheadMode = (typeof paidAheadModes)[number];
+import { paidAheadModes, type ChargeMode, type Micros, type PaidAheadMode } from '../regions/catalog.ts';
 
 export const unitOf: Readonly<Record<PaidAheadMode, CalendarUnit>> = {
   perDay: 'day',

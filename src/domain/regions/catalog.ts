@@ -13,9 +13,12 @@ export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollar
 /** Whether dollars have at most 6 decimals. */
 export const isMicros = (dollars: number): boolean => toDollars(fromDollars(dollars)) === dollars;
 
+export const hourlyModes = ['tidePerHour', 'perHour'] as const;
+export const paidAheadModes = ['perDay', 'perWeek', 'perMonth'] as const;
 /** `docs/interface.md` §4.1, in its order. */
-export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
+export const chargeModes = [...hourlyModes, ...paidAheadModes] as const;
 export type ChargeMode = (typeof chargeModes)[number];
+export type PaidAheadMode = (typeof paidAheadModes)[number];
 
 export const mapPrices = <From, To>(
   prices: Record<ChargeMode, From>,

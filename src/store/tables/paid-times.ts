@@ -1,6 +1,7 @@
 /** Paid time of instances. The instance is locked before its row here. */
 import type { Selectable } from 'kysely';
-import { paidAheadModes, type PaidTime } from '../../domain/money/paid-time.ts';
+import type { PaidTime } from '../../domain/money/paid-time.ts';
+import { paidAheadModes } from '../../domain/regions/catalog.ts';
 import { encodeFlag, oneOf } from '../db/columns.ts';
 import type { PaidTimeTable } from '../db/billing-schema.ts';
 import { prepared } from '../db/prepared.ts';

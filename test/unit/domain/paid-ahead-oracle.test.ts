@@ -7,9 +7,9 @@ import {
   totalMicros,
   unitsNotBegun,
   worthMicros,
-  type PaidAheadMode,
   type PaidTime,
 } from '../../../src/domain/money/paid-time.ts';
+import type { PaidAheadMode } from '../../../src/domain/regions/catalog.ts';
 import { spend, type CreditGrant, type Purse } from '../../../src/domain/money/purse.ts';
 import { planRefund, refundTo } from '../../../src/domain/money/refund.ts';
 import { atLevel } from '../../fixtures/level.ts';

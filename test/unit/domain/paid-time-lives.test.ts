@@ -1,14 +1,8 @@
 /** Paid time of random lives in six zones, against the calculator of `test/oracle`. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import {
-  begin,
-  paidAheadModes,
-  renew,
-  unitsNotBegun,
-  worthMicros,
-  type PaidTime,
-} from '../../../src/domain/money/paid-time.ts';
+import { begin, renew, unitsNotBegun, worthMicros, type PaidTime } from '../../../src/domain/money/paid-time.ts';
+import { paidAheadModes } from '../../../src/domain/regions/catalog.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { paidUntil, refundAt, worthAt } from '../../oracle/paid-ahead.ts';
 import { changesOf, DAY, HOUR, zones } from '../../oracle/zones.ts';

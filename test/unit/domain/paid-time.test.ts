@@ -4,7 +4,6 @@ import {
   begin,
   isOver,
   nearestChoice,
-  paidAheadModes,
   renew,
   startsAtMs,
   totalMicros,
@@ -12,6 +11,7 @@ import {
   worthMicros,
   type PaidTime,
 } from '../../../src/domain/money/paid-time.ts';
+import { paidAheadModes } from '../../../src/domain/regions/catalog.ts';
 import { planRefund, refundTo } from '../../../src/domain/money/refund.ts';
 
 const at = (iso: string): number => Date.parse(iso);
