@@ -129,7 +129,8 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     const [run, ...others] = await runsOf(id);
     expect(others).toEqual([]);
     const lastedMs = (run?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.stopWished'));
-    expect(lastedMs).toBeLessThanOrEqual(STOP_GRACE_MS);
+    // A second grace would end no sooner; a busy machine ends the first one late.
+    expect(lastedMs).toBeLessThan(2 * STOP_GRACE_MS - 600);
     await settled(world);
     await expectConsistent(world);
   });
