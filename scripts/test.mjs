@@ -1,7 +1,7 @@
 /**
  * `npm test [-- arguments for vitest]`: installs what the tests need, runs the projects of
- * `vitest.config.ts`, two at once, and prints what each took against its budget; the very last line
- * is `N passed, N failed, N skipped`.
+ * `vitest.config.ts` one after the other, and prints what each took against its budget; the very
+ * last line is `N passed, N failed, N skipped`.
  *
  * `BERTH_TEST_LEVEL` is `short`, unless `npm run test:long` or `npm run test:soak` say `--level
  * long` or `--level soak`.
@@ -16,9 +16,12 @@ import { ensureEngine } from './lib/engine.mjs';
 import { ensureKubernetes, kubernetesNeeds } from './lib/kubernetes.mjs';
 import { testNeeds } from './lib/needs.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
-import { capture, root, runCommand, runInFront, runInLines, say, secondsSince, Unready } from './lib/run.mjs';
-import { budgetLines, longOnlyFiles, projects as allProjects, runInLanes } from './lib/projects.mjs';
+import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
+import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
 import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
+
+/** @param {string} project */
+const needOf = (project) => allProjects.find(({ name }) => name === project)?.needs ?? 'node';
 
 const levels = ['short', 'long', 'soak'];
 
@@ -39,48 +42,44 @@ await runCommand(async () => {
   // Each test file is a process: without the cache each compiles the libraries again.
   env['NODE_COMPILE_CACHE'] ??= path.join(root, 'node_modules/.cache/node-compile');
   const builds = buildsKubernetes || level !== 'short';
-  if (projects.some(({ needs }) => needs !== 'node')) {
-    const ofCluster = projects.some(({ name }) => name === 'kubernetes') ? kubernetesNeeds({ builds }) : [];
+  if (projects.some((project) => needOf(project) !== 'node')) {
+    const ofCluster = projects.includes('kubernetes') ? kubernetesNeeds({ builds }) : [];
     const engine = await ensureEngine({ alsoNeeded: [...testNeeds, ...ofCluster] });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
 
-  const needsImages = projects.some(({ needs }) => needs === 'engine');
+  const needsImages = projects.some((project) => needOf(project) === 'engine');
   // Docker tests need the default images; building them takes most of a minute.
   const images = needsImages ? capture({ command: node, args: ['test/fixtures/docker-images-setup.ts'], env }) : null;
 
   const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
-  /** @type {import('./lib/totals.mjs').Totals[]} */
   const all = [];
   /** @type {{ name: string, tookS: number }[]} */
   const runs = [];
-  const startedAt = performance.now();
-  // Tests of the other levels use up limits of the machine: one project at a time.
-  const lanes = level === 'short' ? 2 : 1;
-  const runProgram = projects.length > 1 && lanes > 1 ? runInLines : runInFront;
   try {
-    await runInLanes(projects, lanes, async ({ name, needs }) => {
-      const begunAt = performance.now();
-      if (needs === 'engine') await images;
-      const whyNot = name === 'kubernetes' ? await ensureKubernetes({ builds }) : undefined;
+    for (const project of projects) {
+      const startedAt = performance.now();
+      if (needOf(project) === 'engine') await images;
+      const whyNot = project === 'kubernetes' ? await ensureKubernetes({ builds }) : undefined;
       if (whyNot !== undefined) {
-        all.push({ ...addUp([]), skipped: [{ name: `the tests of ${name}`, note: whyNot }] });
-        return true;
+        all.push({ ...addUp([]), skipped: [{ name: `the tests of ${project}`, note: whyNot }] });
+        continue;
       }
-      const file = path.join(folder, `${name}.json`);
-      say(`\n== ${name} tests`);
-      const part = ['--project', name, '--project', `${name}-alone`];
+      const file = path.join(folder, `${project}.json`);
+      say(`\n== ${project} tests`);
+      const part = ['--project', project, '--project', `${project}-alone`];
       const args = ['node_modules/vitest/vitest.mjs', 'run', ...part, '--passWithNoTests'];
       const reporters = ['--reporter=default', '--reporter=./scripts/totals-reporter.ts'];
       const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
-      const { code, signal } = await runProgram(run);
-      all.push(totalsOfRun({ project: name, file, code }));
-      runs.push({ name, tookS: (performance.now() - begunAt) / 1000 });
-      say(`== ${name}: ${secondsSince(begunAt)}`);
-      const interrupted = signal !== null || code === 130 || code === 143;
-      if (interrupted) all.push(failure('the tests', 'interrupted before all tests had run'));
-      return !interrupted;
-    });
+      const { code, signal } = await runInFront(run);
+      all.push(totalsOfRun({ project, file, code }));
+      runs.push({ name: project, tookS: (performance.now() - startedAt) / 1000 });
+      say(`== ${project}: ${secondsSince(startedAt)}`);
+      if (signal !== null || code === 130 || code === 143) {
+        all.push(failure('the tests', 'interrupted before all tests had run'));
+        break;
+      }
+    }
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -89,7 +88,7 @@ await runCommand(async () => {
     all.push(failure('the tests', `no test file found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`));
   const totals = addUp(all);
   say('');
-  for (const line of budgetLines(runs, { level, tookS: (performance.now() - startedAt) / 1000 })) say(line);
+  for (const line of budgetLines(runs, level)) say(line);
   if (level === 'short' && rest.length === 0)
     say(
       `${longOnlyFiles().length} files, and the full products of others, run only by npm run test:long: docs/testing.md`,
@@ -104,7 +103,6 @@ await runCommand(async () => {
  * @param {string[]} given
  */
 function readChoices(given) {
-  /** @type {string[]} */
   const chosen = [];
   const rest = [];
   let level = process.env['BERTH_TEST_LEVEL'] ?? 'short';
@@ -117,11 +115,8 @@ function readChoices(given) {
     else rest.push(argument);
   }
   if (!levels.includes(level)) throw new Unready(`--level is ${level}: it must be one of ${levels.join(', ')}`);
-  const unknown = chosen.find((name) => allProjects.every((project) => project.name !== name));
-  if (unknown !== undefined)
-    throw new Unready(`--project is ${unknown}: it must be one of ${allProjects.map(({ name }) => name).join(', ')}`);
   return {
-    projects: allProjects.filter(({ name }) => chosen.length === 0 || chosen.includes(name)),
+    projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name),
     level,
     rest,
     buildsKubernetes: chosen.includes('kubernetes'),

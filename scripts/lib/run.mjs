@@ -111,40 +111,12 @@ export function capture({ command, args, cwd = root, env = process.env }) {
  * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
  */
 export function runInFront({ command, args, cwd = root, env = process.env }) {
-  return inFront(spawn(command, args, { cwd, env, stdio: 'inherit' }));
-}
-
-/**
- * The same for one of several programs at once: what it says comes in whole lines, in colors if we
- * have a terminal.
- * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv }} what
- * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
- */
-export function runInLines({ command, args, cwd = root, env = process.env }) {
-  const colors = process.stdout.isTTY ? { FORCE_COLOR: '1' } : {};
-  const child = spawn(command, args, { cwd, env: { ...colors, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
-  for (const stream of [child.stdout, child.stderr]) {
-    let rest = '';
-    stream.setEncoding('utf8').on('data', (/** @type {string} */ text) => {
-      const end = text.lastIndexOf('\n') + 1;
-      if (end > 0) process.stdout.write(rest + text.slice(0, end));
-      rest = (end > 0 ? '' : rest) + text.slice(end);
-    });
-    stream.on('end', () => process.stdout.write(rest));
-  }
-  return inFront(child);
-}
-
-/**
- * @param {import('node:child_process').ChildProcess} child
- * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
- */
-function inFront(child) {
   return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd, env, stdio: 'inherit' });
     const stopForwarding = forwardSignals(child);
     child.on('error', (error) => {
       stopForwarding();
-      process.stderr.write(`${child.spawnfile} could not be started: ${error.message}\n`);
+      process.stderr.write(`${command} could not be started: ${error.message}\n`);
       resolve({ code: 127, signal: null });
     });
     child.on('close', (code, signal) => {

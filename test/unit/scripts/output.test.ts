@@ -1,9 +1,8 @@
-/** `npm test`: its projects two at once, and the totals at its end. */
+/** Output of the commands: the totals at the end of the tests. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { projects, runInLanes, type Project } from '../../../scripts/lib/projects.mjs';
 import { addUp, closingLines, totalsOfRun } from '../../../scripts/lib/totals.mjs';
 
 describe('totals', () => {
@@ -55,31 +54,5 @@ describe('totals', () => {
     expect(run(clean, 1)).toEqual({ ...clean, failed: reported });
     expect(run({ ...clean, failed: [broken] }, 1)).toEqual({ ...clean, failed: [broken] });
     expect(run(clean, 0)).toEqual(clean);
-  });
-});
-
-describe('projects run two at once', () => {
-  test('each once, those with Chromium never while another makes network interfaces', async () => {
-    const running = new Set<Project>();
-    const begun: Project[] = [];
-    let most = 0;
-    await runInLanes(projects, 2, async (project) => {
-      for (const other of running)
-        expect((project.chromium && other.interfaces) ?? (other.chromium && project.interfaces)).toBeFalsy();
-      begun.push(project);
-      running.add(project);
-      most = Math.max(most, running.size);
-      for (let step = 0; step < project.budgetS; step += 1) await Promise.resolve();
-      running.delete(project);
-      return true;
-    });
-    expect(new Set(begun)).toEqual(new Set(projects));
-    expect([begun.length, most]).toEqual([projects.length, 2]);
-  });
-
-  test('none begins after an interrupt', async () => {
-    const begun: string[] = [];
-    await runInLanes(projects, 1, async ({ name }) => begun.push(name) < 2);
-    expect(begun).toEqual(projects.slice(0, 2).map(({ name }) => name));
   });
 });
