@@ -79,12 +79,12 @@ export function makeDiskMeasurements({ store, regions, time, log, stopping }: Ta
     if (roots.get(id) === root) roots.delete(id);
   }
 
-  async function write(tx: Db, instance: Instance): Promise<boolean> {
-    const counted = await regionWithUsage(tx, instance.spec.regionId);
+  async function write(tx: Db, measured: Instance): Promise<boolean> {
+    const counted = await regionWithUsage(tx, measured.spec.regionId);
     if (!counted) return true;
     const warnings: DiskWarning[] = [];
     let changed = false;
-    const written = await writeDiskUsage(tx, instance, counted.region, async (instance) => {
+    const written = await writeDiskUsage(tx, measured, counted.region, async (instance) => {
       const next = await changedUsage(tx, instance);
       changed = next !== null;
       if (next && next.rootWarnedPercent > instance.diskUsage.rootWarnedPercent)
@@ -92,7 +92,7 @@ export function makeDiskMeasurements({ store, regions, time, log, stopping }: Ta
       return next;
     });
     for (const one of warnings) await appendWarning(tx, time.now(), one);
-    if (changed && warnings.length === 0) await bumpVersion(tx, instance.ownerId);
+    if (changed && warnings.length === 0) await bumpVersion(tx, measured.ownerId);
     return written;
   }
 

@@ -92,8 +92,8 @@ export function givenGpus(
   const names = discovered.flatMap(({ Source, ID }) => (Source === 'cdi' ? (CDI.exec(ID)?.[1] ?? []) : []));
   const whole = cards.filter(({ isMig }) => !isMig);
   const gpuOf = ({ uuid, index, model, memoryMiB }: Card, id: string): HostGpu => {
-    const others = [String(index), uuid].filter((name) => name !== null && name !== id);
-    return { kind: 'gpu', name: model, id, memoryMiB, otherIds: others.filter((name) => name !== null) };
+    const otherIds = [String(index), uuid ?? id].filter((name) => name !== id);
+    return { kind: 'gpu', name: model, id, memoryMiB, otherIds };
   };
   if (names.length === 0)
     return {
@@ -101,8 +101,8 @@ export function givenGpus(
       gpus: hasRuntime ? whole.map((card) => gpuOf(card, card.uuid ?? String(card.index))) : [],
     };
   const known = whole.flatMap((card) => {
-    const id = [card.uuid, String(card.index)].find((name) => name !== null && names.includes(name));
-    return id === undefined || id === null ? [] : [gpuOf(card, id)];
+    const id = [card.uuid ?? '', String(card.index)].find((name) => names.includes(name));
+    return id === undefined ? [] : [gpuOf(card, id)];
   });
   const isKnown = (name: string): boolean => cards.some(({ uuid, index }) => name === uuid || name === String(index));
   const unknown = names.filter((name) => /^\d+$/.test(name) && !isKnown(name));

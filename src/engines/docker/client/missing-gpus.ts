@@ -29,8 +29,8 @@ export async function whyNoGpus({ devices, driver, osRelease }: Places = here): 
   const names = await readdir(devices).catch(() => []);
   const cards = await Promise.all(
     names.map(async (name) => {
-      const [vendor, kind] = await Promise.all([read(`${devices}/${name}/vendor`), read(`${devices}/${name}/class`)]);
-      return vendor.trim() === NVIDIA && DISPLAYS.test(kind);
+      const vendor = await read(`${devices}/${name}/vendor`);
+      return vendor.trim() === NVIDIA && DISPLAYS.test(await read(`${devices}/${name}/class`));
     }),
   );
   const count = cards.filter(Boolean).length;
