@@ -113,12 +113,13 @@ async function untilRunning(client: Client, instanceId: string): Promise<Instanc
     shown.add(line);
   };
   for (;;) {
+    // Read first: stages that are read after `Running` include all that led to it.
+    const { instance } = await client.getInstance({ instanceId });
     const { operations } = await client.listOperations({ instanceId, ...PAGE });
     for (const { name: stage, startedAtUnixMs, endedAtUnixMs, text } of operations[0]?.stages ?? []) {
       if (endedAtUnixMs !== null) show(`${stage} ${((endedAtUnixMs - startedAtUnixMs) / 1_000).toFixed(1)} s`);
       else if (text !== '') show(`${stage}: ${text}`);
     }
-    const { instance } = await client.getInstance({ instanceId });
     const { status, diagnosisMessage } = instance.instanceRuntimeInfo;
     if (status === 'Running') return instance;
     if (!ON_THE_WAY.includes(status)) throw new Unready(`The instance is ${status}: ${diagnosisMessage}`);
