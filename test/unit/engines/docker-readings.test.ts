@@ -218,6 +218,17 @@ describe('create options', () => {
     expect(podman.HostConfig).not.toHaveProperty('Ulimits');
   });
 
+  it.each([
+    ['an image that asks for nothing', [], 'compute,utility'],
+    ['parts of the driver', ['NVIDIA_DRIVER_CAPABILITIES=video,compute,display'], 'compute,video'],
+    ['all parts', ['NVIDIA_DRIVER_CAPABILITIES=all'], 'compute,utility,video,graphics,compat32,ngx'],
+    ['a display alone', ['NVIDIA_DRIVER_CAPABILITIES=display'], 'compute,utility'],
+  ])('give %s an allowed subset of the driver, and no nodes that its variables ask for', (_, imageEnv, parts) => {
+    const { Env } = createOptions(spec, { ...placement, host: { ...host, gpuDriver: 'nvidia' }, imageEnv });
+    expect(Env).toContain(`NVIDIA_DRIVER_CAPABILITIES=${parts}`);
+    expect(Env).toEqual(expect.arrayContaining(['NVIDIA_MOFED', 'NVIDIA_IMEX_CHANNELS', 'NVIDIA_GDRCOPY']));
+  });
+
   it('write every label of Berth, if only empty, because an image may have labels of the same names', () => {
     const written = createOptions(spec, placement).Labels ?? {};
     expect(Object.keys(written).toSorted()).toEqual(Object.values(labels).toSorted());

@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
+import { z } from 'zod';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { isContainerGone, sentenceOf, statusOf } from '../../../docker/faults.ts';
+import { refPath } from '../image/refs.ts';
 
 const POLL_MS = 50;
 
@@ -16,6 +18,13 @@ export async function inspectContainer(
     if (isContainerGone(error)) return null;
     throw error;
   }
+}
+
+const imageAnswer = z.object({ Config: z.object({ Env: z.array(z.string()).nullish() }).nullish() });
+
+export async function envOfImage(client: DockerClient, ref: string, signal: AbortSignal): Promise<readonly string[]> {
+  const { Config } = imageAnswer.parse(await client.get(`/images/${refPath(ref)}/json`, signal));
+  return Config?.Env ?? [];
 }
 
 /** Lists containers with all of these labels, in any state. */

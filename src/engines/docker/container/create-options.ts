@@ -28,15 +28,14 @@ export interface CreateContext {
   toolsFolder?: string | undefined;
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
+  imageEnv?: readonly string[];
   /** '': all. */
   processors?: string | undefined;
   host: HostFacts;
 }
 
-export function createOptions(
-  spec: EngineSpec,
-  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, processors, host }: CreateContext,
-): ContainerCreateOptions {
+export function createOptions(spec: EngineSpec, context: CreateContext): ContainerCreateOptions {
+  const { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, processors, host } = context;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
   const exposed: Record<string, Record<string, never>> = {};
   for (const { port, nodePort } of spec.nodePorts) {
@@ -51,7 +50,7 @@ export function createOptions(
     Cmd: [],
     User: '0', // a number: an image need not have a passwd file
     WorkingDir: '/root',
-    Env: ['HOME=/root', ...visibleGpus(gpuIds, host)],
+    Env: ['HOME=/root', ...gpuEnv(context)],
     StopSignal: 'SIGTERM',
     Healthcheck: { Test: ['NONE'] },
     Labels: labelsOf(installation, { ...spec, kind: 'instance', gpuIds }),
@@ -128,14 +127,34 @@ export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   BindOptions: { Propagation: 'rprivate' as const },
 });
 
-/** A name without a value takes the variable from the image. */
-const CAPS_OF_MEMORY = ['NVIDIA_GPU_MEMORY_REQUEST', 'NVIDIA_GPU_MEMORY_LIMIT'];
+/** A name without a value takes the variable from the image: caps of memory, nodes beside cards. */
+const NOT_OF_IMAGES = [
+  'NVIDIA_GPU_MEMORY_REQUEST',
+  'NVIDIA_GPU_MEMORY_LIMIT',
+  'NVIDIA_MIG_CONFIG_DEVICES',
+  'NVIDIA_MIG_MONITOR_DEVICES',
+  'NVIDIA_IMEX_CHANNELS',
+  'NVIDIA_NVSWITCH',
+  'NVIDIA_GDRCOPY',
+  'NVIDIA_MOFED',
+  'NVIDIA_GDS',
+];
+
+/** Without `display`, which brings an X server's files and lets a container reach it. */
+const DRIVER_PARTS = ['compute', 'utility', 'video', 'graphics', 'compat32', 'ngx'];
+
+function driverParts(imageEnv: readonly string[]): string {
+  const name = 'NVIDIA_DRIVER_CAPABILITIES=';
+  const asked = (imageEnv.findLast((line) => line.startsWith(name)) ?? name).slice(name.length).split(',');
+  const given = DRIVER_PARTS.filter((part) => asked.includes(part) || asked.includes('all'));
+  return name + (given.length > 0 ? given : ['compute', 'utility']).join(',');
+}
 
 /** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
-function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): string[] {
+function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): string[] {
   if (gpuDriver === null) return [];
   const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void';
-  return [`NVIDIA_VISIBLE_DEVICES=${visible}`, ...CAPS_OF_MEMORY];
+  return [`NVIDIA_VISIBLE_DEVICES=${visible}`, driverParts(imageEnv), ...NOT_OF_IMAGES];
 }
 
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>

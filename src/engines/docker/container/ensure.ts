@@ -27,7 +27,7 @@ import type { Host, HostFacts } from '../client/host-facts.ts';
 import { makeWarnings } from '../host/warnings.ts';
 import { keepTableEmpty } from '../network/own-table.ts';
 import type { Networks } from '../network/networks.ts';
-import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
+import { envOfImage, inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';
 import { createOptions, limitsOf, type CreateContext } from './create-options.ts';
 import type { DockerInside } from './docker-inside.ts';
@@ -193,7 +193,7 @@ type RequestOf = ReturnType<typeof makeRequest>;
 function makeRequest({ installation, files, idMappedMounts, tools, processors }: EnsureDeps) {
   return async (
     { spec, network, facts }: Attempt,
-    grants: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
+    grants: Pick<CreateContext, 'gpuIds' | 'imageEnv' | 'dockerSocketFolder'>,
   ): Promise<ContainerCreateOptions> => {
     const toolsFolder = await tools.folder();
     const controlFolder = files.source(spec.id);
@@ -219,12 +219,13 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
     if (client.local) await rejectFiles(spec.mounts);
     else await rejectMissingVolumes(client, spec.mounts, signal);
     const dockerSocketFolder = await daemons.prepare(spec, signal);
-    const createWith = async (gpuIds: readonly string[]): Promise<string> => {
-      const request = { ...(await requestOf(attempt, { gpuIds, dockerSocketFolder })), abortSignal: signal };
-      return (await client.call(signal, () => client.docker.createContainer(request))).id;
-    };
     try {
-      return await gpus.withChosen(spec, facts, signal, createWith);
+      const imageEnv = facts.gpuDriver === null ? [] : await envOfImage(client, spec.imageRef, signal);
+      return await gpus.withChosen(spec, facts, signal, async (gpuIds) => {
+        const options = await requestOf(attempt, { gpuIds, imageEnv, dockerSocketFolder });
+        const request = { ...options, abortSignal: signal };
+        return (await client.call(signal, () => client.docker.createContainer(request))).id;
+      });
     } catch (error) {
       if (isNameTaken(error)) return null;
       if (isImageGone(error)) deps.onImageGone(spec.imageRef);
