@@ -43,7 +43,7 @@ export const metrics: Bench = {
     });
     const rows = await store.read.selectFrom('instance').select(['id', 'ownerId', 'regionId']).execute();
     const clock = makeVirtualClock(START_MS);
-    const capacity = { cpuMilli: 1e9, memoryMiB: 1e9, gpus: 0 };
+    const capacity = { cpuMilli: 1e9, memoryMiB: 1e9, gpus: {} };
     const engine = makeSimulatedEngine({ installation: 'bench', capacity, clock });
     const signal = new AbortController().signal;
     await clock.run(engine.ensureImage(IMAGE, () => {}, signal));

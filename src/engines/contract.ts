@@ -16,7 +16,6 @@ import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
-import type { HostSize } from '../domain/regions/host-sizes.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
 import type { NodePort } from '../domain/compute/instance.ts';
 import type { Space } from '../domain/storage/pool.ts';
@@ -33,7 +32,7 @@ export interface Probe {
   /** Total of the host, not free: allocations are counted in the store. */
   capacity: Capacity;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
-  hosts?: readonly HostSize[] | undefined;
+  hosts?: readonly Capacity[] | undefined;
   devices: { kind: 'gpu'; name: string; id: string; memoryMiB?: number | null | undefined }[];
   architecture: string;
   capabilities: Capabilities;

@@ -230,6 +230,7 @@ const schema = z.object({
       error: 'must be IP addresses of name servers, separated by commas, for example 10.0.0.53,10.0.1.53',
     }),
   ).optional(),
+  BERTH_ROOM_FOR_GPUS: z.enum(['on', 'off']).default('on'),
   BERTH_CPUSETS: z.enum(['on', 'off']).default('on'),
   BERTH_LXCFS: z.enum(['auto', 'off']).default('auto'),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
@@ -353,6 +354,8 @@ function configOf(data: Settings) {
     loopbackNodePortAddress: loopbackNodePortAddressOf(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
+    /** Whether launches without GPUs leave cores and memory for each free GPU. */
+    roomForGpus: data.BERTH_ROOM_FOR_GPUS === 'on',
     diskOvercommit: data.BERTH_DISK_OVERCOMMIT,
     /** Share of each file system kept free; null: a twentieth, 1 to 10 GB. */
     diskReserveShare: data.BERTH_DISK_RESERVE_PERCENT === undefined ? null : data.BERTH_DISK_RESERVE_PERCENT / 100,

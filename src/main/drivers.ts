@@ -1,4 +1,5 @@
 /** Drivers of the default region: its engine and its storage pools. */
+import { SIMULATED_GPU } from '../engines/simulated/host-gpus.ts';
 import { mkdir, readFile, stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +24,7 @@ const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
 /** Capacity of the simulated region: large enough for every client test. */
-const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 64 };
+const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: { [SIMULATED_GPU]: 64 } };
 
 export interface Drivers {
   drivers: RegionDrivers;

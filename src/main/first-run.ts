@@ -6,7 +6,6 @@ import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/storage/disks.ts';
 import type { PoolDrivers } from '../control/kernel/regions.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/kernel/ids.ts';
-import { UNKNOWN_MODEL } from '../engines/docker/client/cards.ts';
 import { LOCAL_PREFIX } from '../engines/docker/image/images.ts';
 import { BYTES_PER_GB } from '../domain/storage/disk.ts';
 import { volumeTypeOfDisk } from '../domain/storage/pool.ts';
@@ -17,6 +16,8 @@ import {
   type Region,
   fromDollars,
   type Micros,
+  gpusByName,
+  UNKNOWN_MODEL,
 } from '../domain/regions/catalog.ts';
 import { defaultOffPeak } from '../domain/regions/off-peak.ts';
 import {
@@ -97,11 +98,11 @@ export function machinesOf({ capacity, hosts, devices, architecture }: Probe): M
     const gpus = devices.filter(({ kind }) => kind === 'gpu');
     return [{ cpuCores: Math.floor(capacity.cpuMilli / 1000), memoryMiB: capacity.memoryMiB, architecture, gpus }];
   }
-  return hosts.map(({ cpuMilli, memoryMiB, gpus, gpuName }) => ({
+  return hosts.map(({ cpuMilli, memoryMiB, gpus }) => ({
     cpuCores: Math.floor(cpuMilli / 1000),
     memoryMiB,
     architecture,
-    gpus: Array.from({ length: gpus }, () => ({ name: gpuName })),
+    gpus: Object.entries(gpus).flatMap(([name, count]) => Array.from({ length: count }, () => ({ name }))),
   }));
 }
 
@@ -241,10 +242,10 @@ export async function offerTypes(
   });
 }
 
-/** Names the types that were made before the model was known; ids and prices stay. */
+/** Names types of before models were known by the main model; ids and prices stay. */
 export async function nameModel(store: Store, region: RegionId, gpus: Machine['gpus']): Promise<void> {
-  const model = gpus.map(({ name }) => name).find((name) => name !== UNKNOWN_MODEL);
-  if (model === undefined || gpus.some(({ name }) => name !== model)) return;
+  const model = gpus[0]?.name;
+  if (model === undefined || gpus.some(({ name }) => name === UNKNOWN_MODEL)) return;
   await store.write(async (tx) => {
     await lockRegions(tx);
     const { rows } = await managedTypes(tx, 0, Number.MAX_SAFE_INTEGER);
@@ -275,7 +276,7 @@ export async function saveDefaultRegion(
   const total = before?.total ?? {
     cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
     memoryMiB: Math.max(0, machine.memoryMiB - HOST_MEMORY_MIB),
-    gpus: machine.gpus.length,
+    gpus: gpusByName(machine.gpus),
   };
   await store.write(async (tx) => {
     await saveRegion(tx, region, { ...total, nodePorts: last - first + 1 });

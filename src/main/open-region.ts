@@ -7,6 +7,7 @@ import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/
 import type { Seal } from '../control/kernel/seal.ts';
 import { regionSettings } from '../contract/regions/region-admin.ts';
 import { capacityOf } from '../domain/regions/catalog.ts';
+import { SIMULATED_GPU } from '../engines/simulated/host-gpus.ts';
 import {
   faultOfRegionSettings,
   type PoolSettings,
@@ -135,7 +136,7 @@ async function simulatedDrivers(
   return {
     engine: makeSimulatedEngine({
       installation,
-      capacity: capacityOf({ cpuCores, memoryGB, gpuCount: gpus }),
+      capacity: capacityOf({ cpuCores, memoryGB, gpuCount: gpus, gpuName: SIMULATED_GPU }),
       publishPorts: false,
       stateFile: join(folder, 'simulated-engine.json'),
     }),

@@ -314,6 +314,7 @@ async function makeRunningControl(
     },
     idleLimits,
     spotGraceMs: config.spotGraceMs,
+    roomForGpus: config.roomForGpus,
     eventRetentionMs: config.eventRetentionMs,
     anyWebhookAddress: config.anyWebhookAddress,
     auditRetentionMs: config.auditRetentionMs,

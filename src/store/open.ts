@@ -7,7 +7,11 @@ import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
 /** Every migration, in order; a new one at the end: a file of each database, or a function. */
-export const migrations: readonly Migration[] = [fromFiles('0001-schema'), fromFiles('0002-due-acts')];
+export const migrations: readonly Migration[] = [
+  fromFiles('0001-schema'),
+  fromFiles('0002-due-acts'),
+  fromFiles('0003-gpus-by-name'),
+];
 
 export async function openStore(options: {
   url?: string | undefined;

@@ -1,5 +1,6 @@
 /** Host of an engine: probe, usage, watch, and a restarted server. */
 import { describe, expect, it } from 'vitest';
+import { countGpus } from '../../src/domain/regions/catalog.ts';
 import type { InstanceId } from '../../src/domain/kernel/ids.ts';
 import type { Capabilities, Isolation } from '../../src/engines/contract.ts';
 import {
@@ -28,8 +29,9 @@ export function describeSurroundings(current: () => Subject): void {
       expect(probe.architecture).not.toBe('');
       expect(probe.capacity.cpuMilli).toBeGreaterThan(0);
       expect(probe.capacity.memoryMiB).toBeGreaterThan(0);
-      expect(probe.capacity.gpus).toBeGreaterThanOrEqual(0);
-      expect(probe.devices.length).toBeLessThanOrEqual(probe.capacity.gpus);
+      const gpus = Object.values(probe.capacity.gpus);
+      expect(Math.min(0, ...gpus)).toBe(0);
+      expect(probe.devices.length).toBeLessThanOrEqual(countGpus(probe.capacity.gpus));
       expect(probe.devices.length > 0).toBe(probe.capabilities.gpus);
       expect(probe.capabilities).toEqual({
         rootDiskLimit: expect.stringMatching(/^(hard|none)$/),

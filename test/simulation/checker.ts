@@ -36,6 +36,7 @@ import {
   type StoredInstance,
   type PortRow,
 } from './invariants.ts';
+import type { GpuCounts } from '../../src/domain/regions/catalog.ts';
 import type { Model } from './model.ts';
 import { MoneyBooks, type Dates } from './money-books.ts';
 import { nameOf } from './storage.ts';
@@ -44,11 +45,11 @@ import { regions } from './template.ts';
 interface RegionRow extends OpenRegion {
   cpuMilliUsed: number;
   memoryMiBUsed: number;
-  gpusUsed: number;
+  gpusUsed: string;
   nodePortsUsed: number;
   cpuMilliTotal: number;
   memoryMiBTotal: number;
-  gpusTotal: number;
+  gpusTotal: string;
   nodePortsTotal: number;
 }
 
@@ -359,13 +360,20 @@ const isSame = (one: InstanceRow, other: InstanceRow): boolean =>
 
 const isStatus = (text: string): text is InstanceStatus => text in transitions;
 
+const gpusIn = (text: string): GpuCounts => JSON.parse(text) as GpuCounts;
+
 const countsOf = (row: RegionRow) => ({
   id: row.id,
-  used: { cpuMilli: row.cpuMilliUsed, memoryMiB: row.memoryMiBUsed, gpus: row.gpusUsed, nodePorts: row.nodePortsUsed },
+  used: {
+    cpuMilli: row.cpuMilliUsed,
+    memoryMiB: row.memoryMiBUsed,
+    gpus: gpusIn(row.gpusUsed),
+    nodePorts: row.nodePortsUsed,
+  },
   total: {
     cpuMilli: row.cpuMilliTotal,
     memoryMiB: row.memoryMiBTotal,
-    gpus: row.gpusTotal,
+    gpus: gpusIn(row.gpusTotal),
     nodePorts: row.nodePortsTotal,
   },
 });

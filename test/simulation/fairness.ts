@@ -2,24 +2,22 @@
  * Compares two states of a database: nobody overtakes the capacity queue, lists report every
  * change, and each automatic stop has a cause.
  */
-import { capacityOfSpec, type Capacity } from '../../src/domain/regions/catalog.ts';
+import { capacityOfSpec, countGpus, type Capacity } from '../../src/domain/regions/catalog.ts';
 import { isHourly } from '../../src/domain/money/meter.ts';
-import { fits, RESERVATION_MS } from '../../src/domain/regions/placement.ts';
+import { addCapacity, fits, freeCapacity, RESERVATION_MS, zeroCapacity } from '../../src/domain/regions/placement.ts';
 import type { StoredInstance, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
+
+const amountOf = ({ gpus, ...capacity }: Capacity, name: (typeof resources)[number]): number =>
+  name === 'gpus' ? countGpus(gpus) : capacity[name];
 
 const needOf = ({ instance }: StoredInstance): Capacity => capacityOfSpec(instance.spec);
 
 /** Capacity of a region without the account's own usage. */
 function capacityWithout(total: Capacity, all: readonly StoredInstance[], ownerId: string): Capacity {
   const usage = all.filter(({ row }) => row.holdsCapacity === 1 && row.ownerId === ownerId).map(needOf);
-  const sum = (name: (typeof resources)[number]): number => usage.reduce((more, need) => more + need[name], 0);
-  return {
-    cpuMilli: total.cpuMilli - sum('cpuMilli'),
-    memoryMiB: total.memoryMiB - sum('memoryMiB'),
-    gpus: total.gpus - sum('gpus'),
-  };
+  return freeCapacity({ total, used: usage.reduce(addCapacity, zeroCapacity) });
 }
 
 /** Queued instances of a region with a reservation at `nowMs`. */
@@ -57,8 +55,8 @@ export function supersededEntries(
         ({ row }) => still.has(row.id) && (row.waitsSinceMs ?? Infinity) < sinceMs,
       );
       const short = resources.filter((name) => {
-        const reserved = first.reduce((sum, other) => sum + needOf(other)[name], 0);
-        return needOf(one)[name] > 0 && used[name] + reserved > total[name];
+        const reserved = first.reduce((sum, other) => sum + amountOf(needOf(other), name), 0);
+        return amountOf(needOf(one), name) > 0 && amountOf(used, name) + reserved > amountOf(total, name);
       });
       return short.map(
         (name) => `${one.row.id} has overtaken ${first.map(({ row }) => row.id).join(', ')} in the queue for ${name}`,

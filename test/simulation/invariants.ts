@@ -3,7 +3,8 @@
  * simulation checks them after each step; tests on real time use them too.
  */
 import { instance as instanceSchema } from '../../src/contract/compute/instance.ts';
-import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/regions/catalog.ts';
+import { capacityOfSpec, type Capacity, type GpuCounts, type Region } from '../../src/domain/regions/catalog.ts';
+import { addCapacity, fits, zeroCapacity } from '../../src/domain/regions/placement.ts';
 import { heldPortCount } from '../../src/domain/compute/instance-change.ts';
 import type { Instance } from '../../src/domain/compute/instance.ts';
 import {
@@ -61,6 +62,8 @@ const differ = (what: string, are: unknown, should: unknown): string[] => {
 const hasPorts = ({ instance }: StoredInstance): boolean =>
   instance.desired !== 'released' || instance.observed.phase === 'Cleaning';
 
+const inOrder = (gpus: GpuCounts): GpuCounts => Object.fromEntries(Object.entries(gpus).toSorted());
+
 /** Counters of a region equal the sums of its instances. */
 export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly StoredInstance[]): string[] {
   return regions.flatMap(({ id, used }) => {
@@ -71,20 +74,20 @@ export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all
     const should = {
       cpuMilli: sum(usage.map(({ cpuMilli }) => cpuMilli)),
       memoryMiB: sum(usage.map(({ memoryMiB }) => memoryMiB)),
-      gpus: sum(usage.map(({ gpus }) => gpus)),
+      gpus: inOrder(usage.reduce(addCapacity, zeroCapacity).gpus),
       nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => heldPortCount(instance))),
     };
     const { cpuMilli, memoryMiB, gpus, nodePorts } = used;
-    return differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus, nodePorts }, should);
+    return differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus: inOrder(gpus), nodePorts }, should);
   });
 }
 
 /** Allocations fit the capacity while no engine shrinks. */
 export const overbooked = (regions: readonly RegionCounts[]): string[] =>
   regions.flatMap(({ id, used, total }) =>
-    (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const)
-      .filter((name) => used[name] > total[name])
-      .map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
+    fits(used, total) && used.nodePorts <= total.nodePorts
+      ? []
+      : [`region ${id} has given out ${JSON.stringify(used)} of ${JSON.stringify(total)}`],
   );
 
 /** Ports that only the container of before a change has. */

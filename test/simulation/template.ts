@@ -20,7 +20,13 @@ import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { plainEntry, writeEntries } from '../../src/store/tables/ledger.ts';
 import { aRegion } from '../fixtures/region.ts';
-import { defaultStoragePrices, fromDollars, type InstanceType, type Region } from '../../src/domain/regions/catalog.ts';
+import {
+  countGpus,
+  defaultStoragePrices,
+  fromDollars,
+  type InstanceType,
+  type Region,
+} from '../../src/domain/regions/catalog.ts';
 import { weekdays, type OffPeak } from '../../src/domain/regions/off-peak.ts';
 import type { RegionSettings } from '../../src/domain/regions/region-settings.ts';
 import type { Db } from '../../src/store/store.ts';
@@ -33,7 +39,7 @@ export const ids = { installation: uuid(1, 1) };
 export const nodePortRange = { first: 30_000, last: 30_015 };
 /** Small enough to fill up. */
 export const poolGB = 400;
-export const capacity = { cpuMilli: 6_000, memoryMiB: 16_384, gpus: 3 };
+export const capacity = { cpuMilli: 6_000, memoryMiB: 16_384, gpus: { 'Simulated GPU': 3 } };
 
 /** Worlds have the first or both. Their node ports have the same numbers. */
 export const regions: readonly [Region, Region] = [
@@ -41,7 +47,11 @@ export const regions: readonly [Region, Region] = [
   aRegion({ id: regionId(uuid(2, 2)), name: 'second', value: 'second', sshAddress: '192.0.2.2' }),
 ];
 export const settings: RegionSettings = {
-  simulated: { cpuCores: capacity.cpuMilli / 1_000, memoryGB: capacity.memoryMiB / 1_024, gpus: capacity.gpus },
+  simulated: {
+    cpuCores: capacity.cpuMilli / 1_000,
+    memoryGB: capacity.memoryMiB / 1_024,
+    gpus: countGpus(capacity.gpus),
+  },
   pools: [{ name: 'default', sizeGB: poolGB }],
   nodePorts: nodePortRange,
 };

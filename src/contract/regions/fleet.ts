@@ -39,7 +39,7 @@ const host = answer('FleetHost', {
   cpuCores: decimal('CPU cores'),
   memoryGB: decimal('Memory in GB'),
   gpuNum: integer('Number of GPUs'),
-  gpuName: text('GPU model; empty without GPUs'),
+  gpuName: text('GPU models, with commas; empty without GPUs'),
 });
 const pool = answer('FleetPool', {
   name: text('Pool'),

@@ -1,5 +1,5 @@
 /** Adds a region: its engine is tried before the region is kept, and serves at once. */
-import { defaultStoragePrices } from '../../domain/regions/catalog.ts';
+import { countGpus, defaultStoragePrices } from '../../domain/regions/catalog.ts';
 import { regionId } from '../../domain/kernel/ids.ts';
 import { faultOfOffPeak } from '../../domain/regions/off-peak.ts';
 import { engineKindOf, faultOfRegionSettings } from '../../domain/regions/region-settings.ts';
@@ -52,7 +52,11 @@ export const makeAddRegion =
         await recordChange(tx, caller, { kind: 'region.created', subjectId: id, data }, nowMs);
       }
       const offersNothing = `the region offers no instance types yet: create them with POST /api/admin/type/create {"regionId": "${id}", …}`;
-      return { region: listedRegion(region, nowMs), engine: { version, capacity }, warnings: [offersNothing] };
+      return {
+        region: listedRegion(region, nowMs),
+        engine: { version, capacity: { ...capacity, gpus: countGpus(capacity.gpus) } },
+        warnings: [offersNothing],
+      };
     }).catch(async (error: unknown) => {
       await engine.drop();
       throw error;

@@ -3,13 +3,14 @@ import {
   capacityOf,
   chargeModes,
   fromDollars,
+  gpusNamed,
   mapPrices,
   toDollars,
   type ChargeMode,
 } from '../../domain/regions/catalog.ts';
 import { fitsOneHost, hostsText } from '../../domain/regions/host-sizes.ts';
 import { instanceTypeId, regionId } from '../../domain/kernel/ids.ts';
-import { capacityShortfall, fits } from '../../domain/regions/placement.ts';
+import { capacityShortfall, fits, gpuNameIn, timesFit, zeroCapacity } from '../../domain/regions/placement.ts';
 import { Refusal, regionNotFound } from '../../domain/kernel/refusal.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import {
@@ -255,17 +256,23 @@ async function warningsOf({ regions }: CatalogChangeDeps, tx: Db, type: ManagedT
     warnings.push(
       `no launch of ${type.name} succeeds now: region ${counted.region.name} lacks ${capacityShortfall(need, counted.total)} even when empty; the type is shown as out of stock`,
     );
+  const total = counted?.total ?? zeroCapacity;
+  const fitting = timesFit(need, total) * type.gpuCount;
+  const cards = gpusNamed(total.gpus, gpuNameIn(Object.keys(total.gpus), type.gpuName));
+  const stranded = cards - (cards % Math.max(1, type.gpuCount)) - fitting;
+  if (type.gpuCount > 0 && fitting > 0 && stranded > 0)
+    warnings.push(
+      `instances of ${type.name} take ${fitting} of ${cards} GPUs of region ${counted?.region.name}: cores or memory are used up, and ${stranded} stay free; make the type smaller`,
+    );
   const hosts = drivers ? hostsOf(drivers) : null;
   const isOver = hosts !== null && !fitsOneHost(type, hosts);
   if (isOver)
     warnings.push(
       `launches of ${type.name} are refused: no host of the region has that much; the largest have ${hostsText(hosts)}`,
     );
-  const models = new Set(probe?.devices.filter(({ kind }) => kind === 'gpu').map(({ name }) => name));
-  if (probe && !isOver && type.gpuCount > 0 && !models.has(type.gpuName))
-    warnings.push(
-      `the engine has no GPU of the model ${type.gpuName} (it has: ${models.size === 0 ? 'none' : [...models].join(', ')}); instances get those that it has`,
-    );
+  const [model, ...others] = Object.keys(total.gpus);
+  if (!isOver && type.gpuCount > 0 && model !== undefined && others.length === 0 && model !== type.gpuName)
+    warnings.push(`the engine has no GPU of the model ${type.gpuName}; instances get ${model}, which it has`);
   const runtimes = probe?.capabilities.isolation.runtimes;
   if (runtimes && type.runtime !== undefined && !runtimes.includes(type.runtime))
     warnings.push(

@@ -75,7 +75,7 @@ export interface RegionFields {
 
 export interface TriedEngine {
   version: string;
-  capacity: Capacity;
+  capacity: Omit<Capacity, 'gpus'> & { gpus: number };
 }
 
 export interface RegionAdministration {

@@ -29,7 +29,8 @@ import { makeRegionAdministration, type RegionAdministration } from './region-fa
 import { makeRegionTexts } from './region-texts.ts';
 import { makeWithdrawPrices } from './scheduled-prices.ts';
 
-export interface RegionOptions extends Pick<ProbeDeps, 'onEngineAnswers'>, Pick<RegionEngineDeps, 'openRegion'> {
+export interface RegionOptions
+  extends Pick<ProbeDeps, 'onEngineAnswers' | 'roomForGpus'>, Pick<RegionEngineDeps, 'openRegion'> {
   /** Whether accounts may use registries at loopback addresses; default no. */
   localRegistries?: boolean;
 }

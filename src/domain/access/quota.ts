@@ -6,7 +6,7 @@
  * a function of its row: an instance uses CPUs, memory and GPUs while it holds or awaits capacity,
  * and its root disk until it is archived; a terminated or deleted resource uses nothing.
  */
-import { capacityOfSpec } from '../regions/catalog.ts';
+import { capacityOfSpec, countGpus } from '../regions/catalog.ts';
 import { heldPortCount } from '../compute/instance-change.ts';
 import { dataDiskGB, dockerDiskGB } from '../compute/instance-disks.ts';
 import type { Instance } from '../compute/instance.ts';
@@ -97,8 +97,8 @@ export function usageOfInstance(instance: Instance, holdsCapacity: boolean): Usa
   };
   if (!holdsCapacity && waitsSinceMs === null && notBeforeMs === null) return kept;
   const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
-  const ofType: Usage = gpus === 0 ? {} : { [`gpus/${spec.type.gpuName}`]: gpus };
-  return { ...kept, ...ofType, cpus: cpuMilli, memoryGB: memoryMiB, gpus };
+  const byName = Object.entries(gpus).map(([name, count]) => [`gpus/${name}`, count] as const);
+  return { ...kept, ...Object.fromEntries(byName), cpus: cpuMilli, memoryGB: memoryMiB, gpus: countGpus(gpus) };
 }
 
 /** A failed volume has no disk. */

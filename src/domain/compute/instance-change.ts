@@ -4,7 +4,7 @@
  * existing container, `oldContainer` records what that container has: the reconciler saves the root
  * disk as an image, removes the container, and creates the new one from the image.
  */
-import { capacityOfSpec, type ChargeMode, type InstanceType, type Micros } from '../regions/catalog.ts';
+import { capacityOfSpec, countGpus, type ChargeMode, type InstanceType, type Micros } from '../regions/catalog.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import type { ContainerShape, Instance, InstanceSpec, Mount, NodePort, PendingChange } from './instance.ts';
 import { SSH_PORT } from '../access/port-access.ts';
@@ -17,17 +17,19 @@ export const withSsh = (ports: readonly number[]): number[] => [SSH_PORT, ...por
 export const shapeOf = ({ spec, nodePorts }: Pick<Instance, 'spec' | 'nodePorts'>, limit: RootDiskLimit) => ({
   mounts: spec.mounts,
   nodePorts,
-  gpus: capacityOfSpec(spec).gpus,
+  gpus: countGpus(capacityOfSpec(spec).gpus),
+  ...(countGpus(capacityOfSpec(spec).gpus) === 0 ? {} : { gpuName: spec.type.gpuName }),
   runtime: spec.type.runtime ?? '',
   rootDiskGB: limit === 'hard' ? spec.type.rootDiskGB : 0,
 });
 
 export function isSameShape(one: ContainerShape, other: ContainerShape): boolean {
-  const text = ({ mounts, nodePorts, gpus, runtime, rootDiskGB }: ContainerShape): string =>
+  const text = ({ mounts, nodePorts, gpus, gpuName, runtime, rootDiskGB }: ContainerShape): string =>
     JSON.stringify([
       mountTexts(mounts),
       nodePorts.map((one) => `${one.port}:${one.nodePort}`).toSorted(),
       gpus,
+      gpuName,
       runtime,
       rootDiskGB,
     ]);

@@ -54,6 +54,8 @@ export interface ContainerShape {
   mounts: Mount[];
   nodePorts: NodePort[];
   gpus: number;
+  /** Absent without GPUs. */
+  gpuName?: string;
   runtime: string;
   /** 0 where the engine does not limit root disks. */
   rootDiskGB: number;

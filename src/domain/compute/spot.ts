@@ -1,5 +1,5 @@
-import type { Capacity } from '../regions/catalog.ts';
-import { addCapacity, fits, zeroCapacity } from '../regions/placement.ts';
+import type { Capacity, Supply } from '../regions/catalog.ts';
+import { addCapacity, addToRegion, fits, zeroCapacity } from '../regions/placement.ts';
 
 /** Time to end the work, from the notice to the stop. */
 export const DEFAULT_SPOT_GRACE_MS = 120_000;
@@ -27,10 +27,10 @@ const sum = (instances: readonly SpotInstance[]): Capacity =>
  */
 export function chooseReclaims<Spot extends SpotInstance>(
   need: Capacity,
-  free: Capacity,
+  free: Supply,
   spots: readonly Spot[],
 ): Spot[] | null {
-  const fitsWith = (reclaimed: readonly Spot[]): boolean => fits(need, addCapacity(free, sum(reclaimed)));
+  const fitsWith = (reclaimed: readonly Spot[]): boolean => fits(need, addToRegion(free, sum(reclaimed)));
   const chosen: Spot[] = [];
   for (const spot of spots.toSorted(byNewestRun)) {
     if (fitsWith(chosen)) break;

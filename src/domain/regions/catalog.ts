@@ -101,17 +101,41 @@ export interface InstanceType {
   pricesMicros: Record<ChargeMode, Micros>;
 }
 
-/** CPU in thousandths of a core. */
+/** CPU in thousandths of a core, GPUs by their name. */
 export interface Capacity {
   cpuMilli: number;
   memoryMiB: number;
-  gpus: number;
+  gpus: GpuCounts;
 }
 
-export const capacityOf = (type: Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>): Capacity => ({
-  cpuMilli: Math.round(type.cpuCores * 1000),
-  memoryMiB: Math.round(type.memoryGB * 1024),
-  gpus: type.gpuCount,
+/** Name of cards of which only the engine knows. */
+export const UNKNOWN_MODEL = 'NVIDIA';
+
+/** Whether a name says no model: cards of which only the engine knows, a resource of a cluster. */
+export const isNoModel = (name: string): boolean => name === UNKNOWN_MODEL || /^[a-z0-9.-]+\/[\w.-]+$/.test(name);
+
+export type GpuCounts = Readonly<Record<string, number>>;
+
+/** Capacity of a region: what its launches may take. */
+export interface Supply extends Capacity {
+  /** Left by launches without GPUs for each free GPU of a name; absent: nothing. */
+  roomPerGpu?: Readonly<Record<string, Omit<Capacity, 'gpus'>>>;
+}
+
+/** Own members alone: a name may be one of every object. */
+export const gpusNamed = (gpus: GpuCounts, name: string): number => (Object.hasOwn(gpus, name) ? (gpus[name] ?? 0) : 0);
+
+export const countGpus = (gpus: GpuCounts): number => Object.values(gpus).reduce((sum, count) => sum + count, 0);
+
+export const gpusByName = (devices: readonly { name: string }[]): GpuCounts =>
+  Object.fromEntries([...Map.groupBy(devices, ({ name }) => name)].map(([name, { length }]) => [name, length]));
+
+type Sized = Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount' | 'gpuName'>;
+
+export const capacityOf = ({ cpuCores, memoryGB, gpuCount, gpuName }: Sized): Capacity => ({
+  cpuMilli: Math.round(cpuCores * 1000),
+  memoryMiB: Math.round(memoryGB * 1024),
+  gpus: gpuCount === 0 ? {} : { [gpuName]: gpuCount },
 });
 
 /** Capacity that an instance of this spec holds while it runs. */
@@ -119,6 +143,6 @@ export const capacityOfSpec = ({
   type,
   cpuOnlyPriceMicros,
 }: {
-  type: Parameters<typeof capacityOf>[0];
+  type: Sized;
   cpuOnlyPriceMicros: number | null;
 }): Capacity => capacityOf(cpuOnlyPriceMicros === null ? type : { ...type, gpuCount: 0 });

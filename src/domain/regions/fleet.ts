@@ -1,5 +1,4 @@
-/** Facts of a region for operators: which GPU an instance holds, and how often a type fits. */
-import type { Capacity } from './catalog.ts';
+/** Which GPUs of a region an instance holds, for operators. */
 
 export interface Device {
   id: string;
@@ -51,12 +50,4 @@ export function assignGpus(devices: readonly Device[], holders: readonly GpuHold
     if (device) Object.assign(device.held, { holder, busyPercent });
   }
   return all.map(({ held }) => held);
-}
-
-/** Instances with this need that fit into what is free. */
-export function timesFit(need: Capacity, free: Capacity): number {
-  const times = (['cpuMilli', 'memoryMiB', 'gpus'] as const)
-    .filter((resource) => need[resource] > 0)
-    .map((resource) => Math.floor(Math.max(0, free[resource]) / need[resource]));
-  return times.length === 0 ? 0 : Math.min(...times);
 }

@@ -1,8 +1,8 @@
 /**
  * # Placement
  *
- * Allocates the capacity of a region. CPU, memory and whole GPUs count as reserved, not as used:
- * free is what the engine has (`total`, from its probe) less what is reserved (`used`). Free
+ * Allocates the capacity of a region. CPU, memory and GPUs of each name count as reserved, not as
+ * used: free is what the engine has (`total`, from its probe) less what is reserved (`used`). Free
  * capacity is negative if the engine reports less than is reserved: nothing is revoked, nothing
  * more reserved.
  *
@@ -23,38 +23,141 @@
  * many they are and whatever they intend: all joined before, and a re-join goes to the end. The
  * price: a large request may see many small ones pass after that time.
  *
+ * Entries without GPUs are placed in what is left beside the room for free GPUs (`roomPerGpu`).
+ *
  * Entries of spot types come after all others, and hold no reservation.
  */
-import { capacityOf, type Capacity, type InstanceType } from './catalog.ts';
+import {
+  capacityOf,
+  countGpus,
+  gpusNamed,
+  isNoModel,
+  type Capacity,
+  type GpuCounts,
+  type Supply,
+  type InstanceType,
+} from './catalog.ts';
 
-type Sized = Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>;
+type Sized = Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount' | 'gpuName'>;
 
 export interface RegionCapacity {
-  total: Capacity;
+  total: Supply;
   used: Capacity;
 }
 
-const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
+export const zeroCapacity: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: {} };
 
-export const subtractCapacity = (from: Capacity, other: Capacity): Capacity => ({
-  cpuMilli: from.cpuMilli - other.cpuMilli,
-  memoryMiB: from.memoryMiB - other.memoryMiB,
-  gpus: from.gpus - other.gpus,
-});
-
-export const zeroCapacity: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
+function addGpus(one: GpuCounts, other: GpuCounts): GpuCounts {
+  const names = Object.keys(other);
+  if (names.length === 0) return one;
+  return { ...one, ...Object.fromEntries(names.map((name) => [name, gpusNamed(one, name) + gpusNamed(other, name)])) };
+}
 
 export const addCapacity = (one: Capacity, other: Capacity): Capacity => ({
   cpuMilli: one.cpuMilli + other.cpuMilli,
   memoryMiB: one.memoryMiB + other.memoryMiB,
-  gpus: one.gpus + other.gpus,
+  gpus: addGpus(one.gpus, other.gpus),
+});
+
+export const negative = ({ cpuMilli, memoryMiB, gpus }: Capacity): Capacity => ({
+  cpuMilli: -cpuMilli,
+  memoryMiB: -memoryMiB,
+  gpus: Object.fromEntries(Object.entries(gpus).map(([name, count]) => [name, -count])),
+});
+
+export const isNothing = ({ cpuMilli, memoryMiB, gpus }: Capacity): boolean =>
+  [cpuMilli, memoryMiB, ...Object.values(gpus)].every((amount) => amount === 0);
+
+/**
+ * The name that a region with these names has for the GPUs of a type: types may name those of a
+ * region with one name as they like, and a type that names no model has the first.
+ */
+export function gpuNameIn(names: readonly string[], asked: string): string {
+  const [first = asked] = names;
+  const isOwn = names.includes(asked) || (names.length > 1 && !isNoModel(asked));
+  return isOwn ? asked : first;
+}
+
+function namedAs(region: GpuCounts, asked: GpuCounts): GpuCounts {
+  const names = Object.keys(region);
+  return Object.entries(asked).reduce<GpuCounts>(
+    (sum, [name, count]) => addGpus(sum, Object.fromEntries([[gpuNameIn(names, name), count]])),
+    {},
+  );
+}
+
+export const addToRegion = (free: Supply, added: Capacity): Supply => ({
+  ...free,
+  ...addCapacity(free, { ...added, gpus: namedAs(free.gpus, added.gpus) }),
 });
 
 /** Negative for capacity that the engine has lost. */
-export const freeCapacity = ({ total, used }: RegionCapacity): Capacity => subtractCapacity(total, used);
+export const takeFromRegion = (free: Supply, taken: Capacity): Supply => addToRegion(free, negative(taken));
 
-export const fits = (need: Capacity, free: Capacity): boolean =>
-  resources.every((resource) => need[resource] <= 0 || need[resource] <= free[resource]);
+export const freeCapacity = ({ total, used }: RegionCapacity): Supply => takeFromRegion(total, used);
+
+/** What launches without GPUs leave, so that every free GPU can still be taken. */
+export function roomForGpus({ gpus, roomPerGpu = {} }: Supply): Capacity {
+  const rooms = Object.entries(roomPerGpu).map(([name, room]) => {
+    const count = Math.max(0, gpusNamed(gpus, name));
+    return { cpuMilli: count * room.cpuMilli, memoryMiB: count * room.memoryMiB, gpus: {} };
+  });
+  return rooms.reduce(addCapacity, zeroCapacity);
+}
+
+/** The smallest cores and memory for a GPU among types, by the names that a region has. */
+export function smallestRoomPerGpu(gpus: GpuCounts, types: readonly Sized[]): NonNullable<Supply['roomPerGpu']> {
+  const names = Object.keys(gpus);
+  const byName = Map.groupBy(
+    types.filter(({ gpuCount }) => gpuCount > 0),
+    ({ gpuName }) => gpuNameIn(names, gpuName),
+  );
+  const rooms = names.map((name) => {
+    const shares = (byName.get(name) ?? []).map((type) => ({ ...capacityOf(type), count: type.gpuCount }));
+    const least = (of: 'cpuMilli' | 'memoryMiB'): number =>
+      shares.length === 0 ? 0 : Math.floor(Math.min(...shares.map((share) => share[of] / share.count)));
+    return [name, { cpuMilli: least('cpuMilli'), memoryMiB: least('memoryMiB') }] as const;
+  });
+  return Object.fromEntries(rooms);
+}
+
+/** What a need may hold before it fits: without GPUs nothing of the room for them. */
+function reservable(need: Capacity, free: Supply): Capacity {
+  if (free.roomPerGpu === undefined || countGpus(need.gpus) > 0) return need;
+  const room = roomForGpus(free);
+  return {
+    cpuMilli: Math.min(need.cpuMilli, Math.max(0, free.cpuMilli - room.cpuMilli)),
+    memoryMiB: Math.min(need.memoryMiB, Math.max(0, free.memoryMiB - room.memoryMiB)),
+    gpus: {},
+  };
+}
+
+/** Pairs of what is needed and what is free for it in a region. */
+function pairsOf(need: Capacity, free: Supply): { cpuMilli: Pair; memoryMiB: Pair; gpus: Pair[] } {
+  const gpus = Object.entries(namedAs(free.gpus, need.gpus));
+  const isWithout = gpus.every(([, count]) => count <= 0);
+  const room = isWithout && free.roomPerGpu !== undefined ? roomForGpus(free) : zeroCapacity;
+  return {
+    cpuMilli: [need.cpuMilli, free.cpuMilli - room.cpuMilli],
+    memoryMiB: [need.memoryMiB, free.memoryMiB - room.memoryMiB],
+    gpus: gpus.map(([name, count]) => [count, gpusNamed(free.gpus, name)]),
+  };
+}
+type Pair = [need: number, free: number];
+
+const lack = ([need, free]: Pair): number => (need <= 0 ? 0 : Math.max(0, need - Math.max(0, free)));
+
+export function fits(need: Capacity, free: Supply): boolean {
+  const { cpuMilli, memoryMiB, gpus } = pairsOf(need, free);
+  return [cpuMilli, memoryMiB, ...gpus].every((pair) => lack(pair) === 0);
+}
+
+/** Instances with this need that fit into what is free. */
+export function timesFit(need: Capacity, free: Supply): number {
+  const { cpuMilli, memoryMiB, gpus } = pairsOf(need, free);
+  const needed = [cpuMilli, memoryMiB, ...gpus].filter(([count]) => count > 0);
+  return needed.length === 0 ? 0 : Math.min(...needed.map(([count, has]) => Math.floor(Math.max(0, has) / count)));
+}
 
 /** Longest reservation, from when the request joined the queue. */
 export const RESERVATION_MS = 10 * 60_000;
@@ -82,10 +185,10 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
     nowMs - joinedAtMs < RESERVATION_MS &&
     fits(need, region.total);
   return {
-    free: (): Capacity => free,
+    free: (): Supply => free,
     /** Counts capacity that is about to be free. */
     add(capacity: Capacity): void {
-      free = addCapacity(free, capacity);
+      free = addToRegion(free, capacity);
     },
     reservedCount: (): number => reservedCount,
     mayReserve,
@@ -94,11 +197,11 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
       const { need, ownerId } = entry;
       const isPlaced = fits(need, free);
       const own = addCapacity(accountUse, placedCapacity.get(ownerId) ?? zeroCapacity);
-      const isReserved = mayReserve(entry) && fits(need, subtractCapacity(region.total, own));
+      const isReserved = mayReserve(entry) && fits(need, takeFromRegion(region.total, own));
       if (isPlaced) placedCapacity.set(ownerId, addCapacity(need, placedCapacity.get(ownerId) ?? zeroCapacity));
       else accountsWaiting.add(ownerId);
       if (isPlaced || isReserved) {
-        free = subtractCapacity(free, need);
+        free = takeFromRegion(free, isPlaced ? need : reservable(need, free));
         reservedCount += 1;
       }
       return isPlaced;
@@ -108,24 +211,20 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
 }
 
 /** Example: `2 CPU cores and 1 GPU`, which `free` lacks for `need`. '' when it fits. */
-export function capacityShortfall(need: Capacity, free: Capacity): string {
-  const lack = (resource: keyof Capacity): number =>
-    need[resource] <= 0 ? 0 : need[resource] - Math.max(0, free[resource]);
+export function capacityShortfall(need: Capacity, free: Supply): string {
+  const { cpuMilli, memoryMiB, gpus } = pairsOf(need, free);
   const count = (number: number, one: string, more: string): string => `${number} ${number === 1 ? one : more}`;
+  const shortOfGpus = gpus.reduce((sum, pair) => sum + lack(pair), 0);
   const parts = [
-    lack('cpuMilli') > 0 ? count(lack('cpuMilli') / 1000, 'CPU core', 'CPU cores') : '',
-    lack('memoryMiB') > 0 ? `${lack('memoryMiB')} MiB of memory` : '',
-    lack('gpus') > 0 ? count(lack('gpus'), 'GPU', 'GPUs') : '',
+    lack(cpuMilli) > 0 ? count(lack(cpuMilli) / 1000, 'CPU core', 'CPU cores') : '',
+    lack(memoryMiB) > 0 ? `${lack(memoryMiB)} MiB of memory` : '',
+    shortOfGpus > 0 ? count(shortOfGpus, 'GPU', 'GPUs') : '',
   ];
   return parts.filter((words) => words !== '').join(' and ');
 }
 
 /** The closest fitting type: by GPU count (fewer before more), GPU name, CPU, memory, then size. */
-export function nearestType<Type extends Sized & { gpuName: string }>(
-  asked: Sized & { gpuName: string },
-  types: readonly Type[],
-  free: Capacity,
-): Type | undefined {
+export function nearestType<Type extends Sized>(asked: Sized, types: readonly Type[], free: Supply): Type | undefined {
   const rank = (type: Type): number[] => [
     type.gpuCount > asked.gpuCount ? 1 : 0,
     Math.abs(type.gpuCount - asked.gpuCount),

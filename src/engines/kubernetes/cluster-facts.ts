@@ -3,7 +3,8 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { Node } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
-import { largestHosts, type HostSize } from '../../domain/regions/host-sizes.ts';
+import { gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
+import { largestHosts } from '../../domain/regions/host-sizes.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
@@ -92,7 +93,7 @@ export function probeOf(all: readonly Node[], gitVersion: string, settings: Kube
     capacity: {
       cpuMilli: sum('cpuMilli'),
       memoryMiB: sum('memoryMiB'),
-      gpus: devices.length,
+      gpus: gpusByName(devices),
     },
     hosts: largestHosts(sizes),
     devices,
@@ -101,14 +102,13 @@ export function probeOf(all: readonly Node[], gitVersion: string, settings: Kube
   };
 }
 
-function sizeOf(node: Node, { gpus }: KubernetesEngineSettings): HostSize {
+function sizeOf(node: Node, { gpus }: KubernetesEngineSettings): Capacity {
   const { cpu = '0', memory = '0' } = node.status?.allocatable ?? {};
   const devices = gpusOf(node, gpus);
   return {
     cpuMilli: milliOf(cpu),
     memoryMiB: Math.floor(quantityOf(memory) / MIB),
-    gpus: devices.length,
-    gpuName: devices[0]?.name ?? '',
+    gpus: gpusByName(devices),
   };
 }
 

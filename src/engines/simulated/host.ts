@@ -9,6 +9,7 @@ import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { Duplex } from 'node:stream';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { Capacity } from '../../domain/regions/catalog.ts';
+import { HostGpus } from './host-gpus.ts';
 import type { InstanceId } from '../../domain/kernel/ids.ts';
 import { containerName } from '../labels.ts';
 import type { EngineSpec } from '../contract.ts';
@@ -78,10 +79,7 @@ export class SimulatedHost {
   readonly #state: JournalState;
   #journal: Journal | undefined;
   #serial = 0;
-  /** Positions of the GPUs of each run; `#freeGpus` and those from `#nextGpu` are free. */
-  readonly #gpus = new Map<Container, readonly number[]>();
-  readonly #freeGpus: number[] = [];
-  #nextGpu = 0;
+  readonly #gpus: HostGpus<Container>;
   #awayUntilMs = -Infinity;
   readonly #ports: HostPorts;
   readonly #streams = new Map<string, Set<Duplex>>();
@@ -94,7 +92,8 @@ export class SimulatedHost {
   constructor(options: HostOptions = {}) {
     this.clock = options.clock ?? realClock;
     this.random = options.random ?? Math.random;
-    this.capacity = options.capacity ?? { cpuMilli: 64_000, memoryMiB: 262_144, gpus: 0 };
+    this.capacity = options.capacity ?? { cpuMilli: 64_000, memoryMiB: 262_144, gpus: {} };
+    this.#gpus = new HostGpus(() => this.capacity.gpus);
     this.times = { ...defaultTimes, ...options.times };
     this.images = options.images ?? defaultImages;
     this.#services = new Map<number, Service>([
@@ -152,8 +151,8 @@ export class SimulatedHost {
   async start(container: Container): Promise<void> {
     const { spec } = container;
     const name = containerName(spec.id);
-    if (spec.gpus > 0) this.#checkGpus(spec.gpus);
-    this.#takeGpus(container);
+    this.#gpus.check(spec.gpus, spec.gpuName);
+    this.#gpus.take(container, spec.gpus, spec.gpuName);
     try {
       await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
       if (this.#state.containers.get(name) !== container) {
@@ -161,7 +160,7 @@ export class SimulatedHost {
         throw simulatedFault('unreachable', `${name} was lost during its start`);
       }
     } catch (fault) {
-      this.#freeGpusOf(container);
+      this.#gpus.giveBack(container);
       throw container.startedAtMs > 0 ? withoutOtherPort(fault) : fault;
     }
     const { ready, init } = this.times;
@@ -389,7 +388,7 @@ export class SimulatedHost {
 
   /** Applies the end at once; the promise covers the ports and never rejects. */
   #ended(container: Container): Promise<void> {
-    this.#freeGpusOf(container);
+    this.#gpus.giveBack(container);
     const name = containerName(container.spec.id);
     this.guests.closeAll(container);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
@@ -420,33 +419,12 @@ export class SimulatedHost {
     this.clock.sleep(atMs - nowMs, this.#end.signal).then(wake, () => {});
   }
 
-  gpusOf = (container: Container): readonly number[] => this.#gpus.get(container) ?? [];
-
-  #takeGpus(container: Container): void {
-    const { gpus } = container.spec;
-    if (gpus === 0) return;
-    const taken = Array.from({ length: gpus }, () => this.#freeGpus.pop() ?? this.#nextGpu++);
-    this.#gpus.set(container, taken);
-  }
-
-  #freeGpusOf(container: Container): void {
-    this.#freeGpus.push(...this.gpusOf(container));
-    this.#gpus.delete(container);
-  }
-
-  #checkGpus(wanted: number): void {
-    const { gpus } = this.capacity;
-    const free = gpus - this.#nextGpu + this.#freeGpus.length;
-    if (wanted > free) {
-      const text = `the instance needs ${wanted} GPUs, and ${free} of ${gpus} are free`;
-      throw simulatedFault('no_capacity', text, { reason: wanted > gpus ? 'gpuMissing' : 'gpuBusy' });
-    }
-  }
+  gpusOf = (container: Container): readonly number[] => this.#gpus.of(container);
 
   async #restore(): Promise<void> {
     for (const container of this.#state.containers.values()) {
       this.#serial = Math.max(this.#serial, container.serial);
-      if (container.state === 'running') this.#takeGpus(container);
+      if (container.state === 'running') this.#gpus.take(container, container.spec.gpus, container.spec.gpuName);
       this.#applyDue(container);
       if (container.state !== 'running') continue;
       const { nodePorts, nodePortAddress, id } = container.spec;

@@ -40,6 +40,7 @@ const containerLine = z.object({
     memoryMiB: z.number(),
     pidsLimit: z.number(),
     gpus: z.number(),
+    gpuName: z.string().optional(),
     mounts: z.array(z.object({ source: z.string(), target: z.string(), readOnly: z.boolean() })),
     nodePorts: z.array(z.object({ port: z.number(), nodePort: z.number() })),
     nodePortAddress: z.string(),

@@ -69,8 +69,8 @@ function specOfExisting({ spec: has, starts }: Container, given: EngineSpec): En
   if (starts === 0) return spec;
   if (JSON.stringify(has.nodePorts) !== JSON.stringify(spec.nodePorts))
     throw simulatedFault('rejected', 'an instance that ran before keeps its node ports; start the instance with these');
-  const { imageRef, mounts, gpus, runtime, rootDiskGB, docker } = has;
-  return { ...spec, imageRef, mounts, gpus, runtime, rootDiskGB, docker };
+  const { imageRef, mounts, gpus, gpuName, runtime, rootDiskGB, docker } = has;
+  return { ...spec, imageRef, mounts, gpus, gpuName, runtime, rootDiskGB, docker };
 }
 
 async function halt(

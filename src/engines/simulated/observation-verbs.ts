@@ -121,15 +121,14 @@ export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[
   return [...instances, ...networks, ...images];
 }
 
-/** Bounds the list for hosts with a million GPUs. */
+/** Bounds the list of a name, for hosts with a million GPUs. */
 const listedDevices = 64;
 
 function probeOf({ capacity }: SimulatedHost, architecture: string, capabilities: Capabilities): Probe {
-  const devices = Array.from({ length: Math.min(capacity.gpus, listedDevices) }, (_, index) => ({
-    kind: 'gpu' as const,
-    name: 'Simulated GPU',
-    id: deviceId(index),
-  }));
+  const names = Object.entries(capacity.gpus).flatMap(([name, count]) =>
+    Array.from({ length: Math.min(count, listedDevices) }, () => name),
+  );
+  const devices = names.map((name, index) => ({ kind: 'gpu' as const, name, id: deviceId(index) }));
   return {
     version: 'simulation 1',
     capacity: { ...capacity },

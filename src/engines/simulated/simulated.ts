@@ -13,6 +13,7 @@
  * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.
  */
+import { countGpus } from '../../domain/regions/catalog.ts';
 import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
 import { copyOf } from './container.ts';
 import { makeContext } from './context.ts';
@@ -52,7 +53,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     keepsRootDisk: true,
     dockerInside: true,
     saveImage: true,
-    gpus: host.capacity.gpus > 0,
+    gpus: countGpus(host.capacity.gpus) > 0,
     dial: true,
     joinNetwork: true,
     listenUnix: true,

@@ -49,10 +49,13 @@ export interface RegionTable {
   engine: string;
   cpuMilliTotal: number;
   memoryMiBTotal: number;
-  gpusTotal: number;
+  /** `GpuCounts`, like `gpusUsed`. */
+  gpusTotal: Generated<string>;
+  /** `Supply['roomPerGpu']`; null: launches without GPUs may take all. */
+  roomPerGpu: Generated<string | null>;
   cpuMilliUsed: Generated<number>;
   memoryMiBUsed: Generated<number>;
-  gpusUsed: Generated<number>;
+  gpusUsed: Generated<string>;
   nodePortsTotal: number;
   nodePortsUsed: Generated<number>;
   /** `Drain`; null without one. */

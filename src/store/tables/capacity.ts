@@ -5,7 +5,14 @@
 import { sql, type SqlBool } from 'kysely';
 import { capacityOfSpec, type Capacity } from '../../domain/regions/catalog.ts';
 import { instanceId, type InstanceId } from '../../domain/kernel/ids.ts';
-import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/regions/placement.ts';
+import {
+  addCapacity,
+  fits,
+  freeCapacity,
+  negative,
+  zeroCapacity,
+  type QueuedRequest,
+} from '../../domain/regions/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { locking } from '../db/dialect.ts';
 import { count, prepared } from '../db/prepared.ts';
@@ -13,15 +20,17 @@ import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { sizedSpec } from './json-schemas.ts';
 
-interface Counted extends Capacity {
+interface Counted extends Omit<Capacity, 'gpus'> {
   region: string;
+  /** New value of the column; null: as it is. */
+  gpus: string | null;
   ports: number;
 }
 
 /**
  * Releases and resources not asked for always fit. A newcomer also needs no drain and an empty
  * queue, as of the statement's start on PostgreSQL: of two simultaneous requests either may be
- * first.
+ * first. One without GPUs in a region that leaves room for them is never placed by it.
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
@@ -30,54 +39,54 @@ const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
       sql<SqlBool>`(cast(${p(name)} as bigint) <= 0 or ${sumOf(used, name)} <= ${sql.ref(total)})`;
     const nobodyWaits = sql<SqlBool>`not exists (
       select 1 from instance where instance."regionId" = ${p('region')} and instance."waitsSinceMs" is not null)`;
+    const hasRoom = sql<SqlBool>`("roomPerGpu" is null or cast(${p('gpus')} as text) is not null)`;
     return db
       .updateTable('region')
       .set({
         cpuMilliUsed: sumOf('cpuMilliUsed', 'cpuMilli'),
         memoryMiBUsed: sumOf('memoryMiBUsed', 'memoryMiB'),
-        gpusUsed: sumOf('gpusUsed', 'gpus'),
+        gpusUsed: sql<string>`coalesce(cast(${p('gpus')} as text), "gpusUsed")`,
         nodePortsUsed: sumOf('nodePortsUsed', 'ports'),
       })
       .where('id', '=', p('region'))
       .where(fits('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
       .where(fits('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
-      .where(fits('gpusUsed', 'gpusTotal', 'gpus'))
       .where(fits('nodePortsUsed', 'nodePortsTotal', 'ports'))
-      .$if(newcomer, (update) => update.where(nobodyWaits).where('drain', 'is', null))
+      .$if(newcomer, (update) => update.where(nobodyWaits).where('drain', 'is', null).where(hasRoom))
       .returning('id');
   });
 
 const moveCounts = makeMoveCounts({ newcomer: false });
 const countNewcomer = makeMoveCounts({ newcomer: true });
 
-/** Reserves (`sign` 1) or releases (-1). Returns false when the region has too little. */
-export async function adjustCapacity(
-  tx: Db,
-  region: string,
-  { cpuMilli, memoryMiB, gpus }: Capacity,
-  sign: 1 | -1,
-  ports = 0,
-): Promise<boolean> {
-  const counts = {
-    cpuMilli: sign * cpuMilli,
-    memoryMiB: sign * memoryMiB,
-    gpus: sign * gpus,
-    ports: sign * ports,
-  };
-  return (await moveCounts(tx, { region, ...counts })).length > 0;
+/** GPUs count by name in one column, so a change reads it under the region's lock. */
+async function move(tx: Db, region: string, change: Capacity, ports: number, by: typeof moveCounts): Promise<boolean> {
+  const { cpuMilli, memoryMiB } = change;
+  let gpus: string | null = null;
+  if (Object.keys(change.gpus).length > 0) {
+    const counted = await lockRegion(tx, region);
+    if (!counted || !fits({ ...zeroCapacity, gpus: change.gpus }, freeCapacity(counted))) return false;
+    const used = Object.entries(addCapacity(counted.used, change).gpus).filter(([, count]) => count !== 0);
+    gpus = JSON.stringify(Object.fromEntries(used));
+  }
+  return (await by(tx, { region, cpuMilli, memoryMiB, gpus, ports })).length > 0;
 }
 
+/** Reserves (`sign` 1) or releases (-1). Returns false when the region has too little. */
+export const adjustCapacity = (tx: Db, region: string, capacity: Capacity, sign: 1 | -1, ports = 0): Promise<boolean> =>
+  move(tx, region, sign === 1 ? capacity : negative(capacity), ports, moveCounts);
+
 export async function reserveIfQueueEmpty(tx: Db, region: string, need: Capacity, ports: number): Promise<boolean> {
-  return (await countNewcomer(tx, { region, ...need, ports })).length > 0;
+  return move(tx, region, need, ports, countNewcomer);
 }
 
 /** Reserves node ports alone, for a queue entry whose other capacity is reserved already. */
 export async function reserveNodePortCapacity(tx: Db, region: string, ports: number): Promise<boolean> {
-  return (await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports })).length > 0;
+  return move(tx, region, zeroCapacity, ports, moveCounts);
 }
 
 export async function releaseNodePortCapacity(tx: Db, region: string, ports: number): Promise<void> {
-  await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
+  await move(tx, region, zeroCapacity, -ports, moveCounts);
 }
 
 /** Locks the region's counters, and so the queue against new entries. */

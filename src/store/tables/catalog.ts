@@ -6,12 +6,14 @@ import {
   mapStoragePrices,
   type Capacity,
   type ChargeMode,
+  type GpuCounts,
   type Image,
   type InstanceType,
   type Micros,
   type Region,
   type StorageKind,
   type StoragePrices,
+  type Supply,
 } from '../../domain/regions/catalog.ts';
 import type { Drain } from '../../domain/regions/drain.ts';
 import type { OffPeak } from '../../domain/regions/off-peak.ts';
@@ -21,13 +23,22 @@ import { oneOf, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { followAct } from './due-acts.ts';
-import { drain as drainColumn, offPeakSchema, parseTags, priceList, storagePriceList } from './json-schemas.ts';
+import {
+  drain as drainColumn,
+  gpuCounts,
+  offPeakSchema,
+  parseTags,
+  roomPerGpu,
+  priceList,
+  storagePriceList,
+} from './json-schemas.ts';
 
 export type RegionCapacity = Capacity & { nodePorts: number };
+export type RegionTotal = Supply & { nodePorts: number };
 
 export interface RegionWithUsage {
   region: Region;
-  total: RegionCapacity;
+  total: RegionTotal;
   used: RegionCapacity;
   drain: Drain | null;
   isRetired: boolean;
@@ -35,12 +46,16 @@ export interface RegionWithUsage {
   storagePrices: StoragePrices;
 }
 
-export const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
+export const totalColumns = ({ cpuMilli, memoryMiB, gpus, roomPerGpu, nodePorts }: RegionTotal) => ({
   cpuMilliTotal: cpuMilli,
   memoryMiBTotal: memoryMiB,
-  gpusTotal: gpus,
+  gpusTotal: JSON.stringify(gpus),
+  roomPerGpu: roomPerGpu === undefined ? null : JSON.stringify(roomPerGpu),
   nodePortsTotal: nodePorts,
 });
+
+const gpusFromColumn = (id: string, text: string): GpuCounts =>
+  text === '{}' ? {} : parseJson(gpuCounts, text, { table: 'region', id, column: 'gpus' });
 
 export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => {
   const engine = oneOf(engineKinds, row.engine);
@@ -57,13 +72,16 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
     total: {
       cpuMilli: row.cpuMilliTotal,
       memoryMiB: row.memoryMiBTotal,
-      gpus: row.gpusTotal,
+      gpus: gpusFromColumn(row.id, row.gpusTotal),
+      ...(row.roomPerGpu === null
+        ? {}
+        : { roomPerGpu: parseJson(roomPerGpu, row.roomPerGpu, { table: 'region', id: row.id, column: 'roomPerGpu' }) }),
       nodePorts: row.nodePortsTotal,
     },
     used: {
       cpuMilli: row.cpuMilliUsed,
       memoryMiB: row.memoryMiBUsed,
-      gpus: row.gpusUsed,
+      gpus: gpusFromColumn(row.id, row.gpusUsed),
       nodePorts: row.nodePortsUsed,
     },
     drain: row.drain === null ? null : drainOf(row.id, row.drain),
@@ -125,7 +143,7 @@ export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsa
 }
 
 /** Inserts a region, or writes what follows from the settings; the rest is the administrator's. */
-export async function saveRegion(tx: Db, { id, ...facts }: Region, total: RegionCapacity): Promise<void> {
+export async function saveRegion(tx: Db, { id, ...facts }: Region, total: RegionTotal): Promise<void> {
   const { domain, sshAddress, engine } = facts;
   const totals = totalColumns(total);
   await tx
@@ -136,7 +154,7 @@ export async function saveRegion(tx: Db, { id, ...facts }: Region, total: Region
 }
 
 /** Writes the capacity the engine reports; reservations stay, even beyond the total. */
-export async function saveRegionTotals(tx: Db, id: string, total: RegionCapacity): Promise<void> {
+export async function saveRegionTotals(tx: Db, id: string, total: RegionTotal): Promise<void> {
   await tx.updateTable('region').set(totalColumns(total)).where('id', '=', id).execute();
 }
 

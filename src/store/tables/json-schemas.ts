@@ -3,7 +3,7 @@ import { scopes, type Scope } from '../../domain/access/scopes.ts';
 import { z } from 'zod';
 import { meters } from '../../domain/money/meter.ts';
 import type { GrantScope } from '../../domain/money/purse.ts';
-import { chargeModes, storageKinds } from '../../domain/regions/catalog.ts';
+import { chargeModes, storageKinds, type GpuCounts, type Supply } from '../../domain/regions/catalog.ts';
 import { egressProtocols, type EgressPolicy } from '../../domain/regions/egress.ts';
 import type { Drain } from '../../domain/regions/drain.ts';
 import { diskKinds, poolNames, type DiskUsage } from '../../domain/storage/disk.ts';
@@ -64,7 +64,7 @@ const cpuOnlyPriceMicros = z.number().nullable().default(null);
 
 export const sizedSpec = z.object({
   isSpot: z.boolean().default(false),
-  type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number() }),
+  type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number(), gpuName: z.string() }),
   cpuOnlyPriceMicros,
 });
 
@@ -133,9 +133,17 @@ export const containerShape: z.ZodType<ContainerShape> = z.object({
   mounts,
   nodePorts,
   gpus: z.number(),
+  gpuName: z.string().exactOptional(),
   runtime: z.string(),
   rootDiskGB: z.number(),
 });
+
+export const roomPerGpu: z.ZodType<NonNullable<Supply['roomPerGpu']>> = z.record(
+  z.string(),
+  z.object({ cpuMilli: z.number(), memoryMiB: z.number() }),
+);
+
+export const gpuCounts: z.ZodType<GpuCounts> = z.record(z.string(), z.number());
 
 const diagnosis: z.ZodType<Diagnosis> = z.enum(keysOf(diagnoses));
 

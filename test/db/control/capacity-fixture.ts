@@ -1,11 +1,11 @@
 /** Small worlds and requests, for the tests of capacity and its queue. */
 import { randomUUID } from 'node:crypto';
+import { makeCatalogCache } from '../../../src/control/kernel/catalog-cache.ts';
 import { makeRegions } from '../../../src/control/kernel/regions.ts';
 import { realTime } from '../../../src/control/kernel/time.ts';
 import { makeProbe } from '../../../src/control/regions/capacity/probe.ts';
 import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
 import type { Capacity } from '../../../src/domain/regions/catalog.ts';
-import type { HostSize } from '../../../src/domain/regions/host-sizes.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -26,6 +26,7 @@ interface Size {
   cpuCores: number;
   memoryGB: number;
   gpuCount?: number;
+  gpuName?: string;
   isSpot?: boolean;
 }
 
@@ -36,7 +37,7 @@ export interface SizedWorld extends World {
   /** Ids in queue order. */
   capacityQueue: () => Promise<string[]>;
   /** Changes the engine's capacity, or says that it is the sum of hosts, and runs a probe. */
-  becomes: (capacity: Partial<Capacity>, hosts?: readonly HostSize[]) => Promise<void>;
+  becomes: (capacity: Partial<Capacity>, hosts?: readonly Capacity[]) => Promise<void>;
 }
 
 /** World whose region has this machine and these types. */
@@ -47,18 +48,20 @@ export async function makeSizedWorld(
   options: WorldOptions = {},
 ): Promise<SizedWorld> {
   const world = await makeWorld(store, { machine, ...options });
-  const offered = Object.entries(sizes).map(([name, { cpuCores, memoryGB, gpuCount = 0, isSpot = false }]) => ({
-    name,
-    isSpot,
-    cpuCores,
-    cpuType: 'amd64',
-    memoryGB,
-    gpuCount,
-    gpuName: gpuCount > 0 ? 'A100' : '',
-    rootDiskGB: 20,
-    dataDiskGB: 20,
-    pricesMicros: firstRun.pricesOf(0.02),
-  }));
+  const offered = Object.entries(sizes).map(
+    ([name, { cpuCores, memoryGB, gpuCount = 0, isSpot = false, gpuName = gpuCount > 0 ? 'A100' : '' }]) => ({
+      name,
+      isSpot,
+      cpuCores,
+      cpuType: 'amd64',
+      memoryGB,
+      gpuCount,
+      gpuName,
+      rootDiskGB: 20,
+      dataDiskGB: 20,
+      pricesMicros: firstRun.pricesOf(0.02),
+    }),
+  );
   const types = await replaceTypes(store, world.drivers.regionId, offered);
   const typeId = (name: string): string => {
     const type = types.find((one) => one.name === name);
@@ -83,7 +86,7 @@ export async function makeSizedWorld(
         .execute();
       return rows.map(({ id }) => id);
     },
-    async becomes(capacity: Partial<Capacity>, hosts?: readonly HostSize[]) {
+    async becomes(capacity: Partial<Capacity>, hosts?: readonly Capacity[]) {
       Object.assign(world.engine.host.capacity, capacity);
       if (hosts !== undefined) {
         const { engine } = world.drivers;
@@ -98,6 +101,8 @@ export async function makeSizedWorld(
         // A Bound volume wakes the instance loop.
         changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
         onEngineAnswers: async () => {},
+        roomForGpus: options.roomForGpus ?? false,
+        ...makeCatalogCache({ store, time: realTime }),
         stopping: new AbortController().signal,
       })();
     },

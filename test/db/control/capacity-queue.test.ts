@@ -121,7 +121,7 @@ onBothEngines('the capacity queue', (open) => {
       regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ stockStatus }) => stockStatus)),
     );
     expect(stock).toEqual(['OutOfStock', 'OutOfStock', 'OutOfStock']);
-    expect((await world.counts()).used).toMatchObject({ cpuMilli: 5_000, gpus: 1 });
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 5_000, gpus: { A100: 1 } });
     // Free capacity beyond the head's two cores lets the second pass.
     for (const one of passing) await terminate(world, one);
     await world.until(second.instanceId, hasStatus('Running'));
@@ -331,12 +331,12 @@ onBothEngines('the capacity queue', (open) => {
     const world = await makeSizedWorld(await open(), machineOf(4, 8, 1), withGpus);
     await running(world, 'gpu.1');
     const gpu = await wait(world, 'gpu.1');
-    const lost = { gpus: 0 };
+    const lost = { gpus: {} };
     await world.becomes(lost);
     // No departure can free the head's GPU now, so its other needs aren't reserved.
     const cpu = await running(world, 'cpu.2');
     expect(await world.capacityQueue()).toEqual([gpu.instanceId]);
-    await world.becomes({ gpus: 2, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
+    await world.becomes({ gpus: { A100: 2 }, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
     await world.until(gpu.instanceId, hasStatus('Running'));
     expect((await world.instance(cpu.instanceId)).instanceRuntimeInfo.status).toBe('Running');
     await becomesConsistent(world);

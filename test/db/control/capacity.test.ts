@@ -35,7 +35,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
         expect(message).toMatch(nearest);
         expect(message).toContain('"X-Berth-Wait-For-Capacity: true"');
       }
-      expect((await world.counts()).used).toEqual({ cpuMilli: 2_000, memoryMiB: 4_096, gpus: 0, nodePorts: 1 });
+      expect((await world.counts()).used).toEqual({ cpuMilli: 2_000, memoryMiB: 4_096, gpus: {}, nodePorts: 1 });
       await world.until(done[0]?.instanceId ?? '', hasStatus('Running'));
       await settled(world);
       await expectConsistent(world);
@@ -119,8 +119,8 @@ onBothEngines('an engine with less capacity than reserved', (open) => {
     const [one, two] = [await launch('gpu.1'), await launch('gpu.1')];
     for (const { instanceId } of [one, two]) await world.until(instanceId, hasStatus('Running'));
 
-    await world.becomes({ gpus: 1 });
-    expect(await world.counts()).toMatchObject({ total: { gpus: 1 }, used: { gpus: 2 } });
+    await world.becomes({ gpus: { A100: 1 } });
+    expect(await world.counts()).toMatchObject({ total: { gpus: { A100: 1 } }, used: { gpus: { A100: 2 } } });
     expect(await stock()).toMatchObject({ 'cpu.1': 'InStock', 'gpu.1': 'OutOfStock' });
     await expectRefused(launch('gpu.1'), 'no_capacity', /short of 1 GPU; cpu\.2 .* would fit now/);
     await launch('cpu.1');
@@ -128,13 +128,13 @@ onBothEngines('an engine with less capacity than reserved', (open) => {
       expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Running');
 
     await instances.terminate(world.caller, one, null);
-    expect((await world.counts()).used.gpus).toBe(1);
+    expect((await world.counts()).used.gpus).toEqual({ A100: 1 });
     await expectRefused(launch('gpu.1'), 'no_capacity', /short of 1 GPU/);
-    await world.becomes({ gpus: 0 });
+    await world.becomes({ gpus: {} });
     await instances.terminate(world.caller, two, null);
-    expect((await world.counts()).used.gpus).toBe(0);
+    expect((await world.counts()).used.gpus).toEqual({});
 
-    await world.becomes({ gpus: 2 });
+    await world.becomes({ gpus: { A100: 2 } });
     const { done, refused } = await many(world, 50, 'gpu.1');
     expect([done.length, refused.length]).toEqual([2, 48]);
     for (const { instanceId } of done) await world.until(instanceId, hasStatus('Running'));
@@ -147,23 +147,103 @@ onBothEngines('an engine with less capacity than reserved', (open) => {
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.of('cpu.1'), null);
     await world.until(one.instanceId, hasStatus('Running'));
-    await world.becomes({ cpuMilli: Number.NaN, memoryMiB: -5, gpus: -1 });
+    await world.becomes({ cpuMilli: Number.NaN, memoryMiB: -5, gpus: { A100: -1 } });
     expect(await world.counts()).toMatchObject({
-      total: { cpuMilli: 0, memoryMiB: 0, gpus: 0 },
-      used: { cpuMilli: 1_000, memoryMiB: 2_048, gpus: 0 },
+      total: { cpuMilli: 0, memoryMiB: 0, gpus: { A100: 0 } },
+      used: { cpuMilli: 1_000, memoryMiB: 2_048, gpus: {} },
     });
     await expectRefused(instances.launch(world.caller, world.of('cpu.1'), null), 'no_capacity');
     await instances.terminate(world.caller, one, null);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
-    await world.becomes({ cpuMilli: 4_000, memoryMiB: 9 * 1024, gpus: 0 });
+    await world.becomes({ cpuMilli: 4_000, memoryMiB: 9 * 1024, gpus: {} });
     await instances.launch(world.caller, world.of('cpu.2'), null);
+  });
+});
+
+onBothEngines('a region with two models of GPUs', (open) => {
+  test('gives each type GPUs of its name alone, in the catalog, launches and the queue', async () => {
+    const gpus = [{ name: 'A100' }, { name: 'L4' }, { name: 'L4' }];
+    const machine = { ...machineOf(16, 32), gpus };
+    const sizes = {
+      'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 },
+      'l4.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1, gpuName: 'L4' },
+    };
+    const world = await makeSizedWorld(await open(), machine, sizes);
+    const { instances, fleet } = world.running.control;
+    const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
+    await eventually(() => world.drivers.health.answers);
+    const one = await launch('gpu.1');
+    await expectRefused(launch('gpu.1'), 'no_capacity', /short of 1 GPU; l4\.1 .* would fit now/);
+    const waits = await instances.launch(world.caller, world.of('gpu.1'), null, A_DAY_MS);
+    const others = [await launch('l4.1'), await launch('l4.1')];
+    for (const { instanceId } of [one, ...others]) await world.until(instanceId, hasStatus('Running'));
+    expect((await world.counts()).used.gpus).toEqual({ A100: 1, L4: 2 });
+    const [region] = await fleet.read();
+    expect(region?.types.map(({ type, fitsNow }) => [type.name, fitsNow])).toEqual([
+      ['gpu.1', 0],
+      ['l4.1', 0],
+    ]);
+    await instances.terminate(world.caller, others[0] ?? one, null);
+    await expectRefused(launch('gpu.1'), 'no_capacity');
+    await instances.terminate(world.caller, one, null);
+    await world.until(waits.instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('gives types of GPUs that are gone no others', async () => {
+    const machine = { ...machineOf(16, 32), gpus: [{ name: 'A100' }, { name: 'L4' }] };
+    const world = await makeSizedWorld(await open(), machine, withGpus);
+    const { instances } = world.running.control;
+    await eventually(() => world.drivers.health.answers);
+    await world.becomes({ gpus: { L4: 1 } });
+    await expectRefused(instances.launch(world.caller, world.of('gpu.1'), null), 'no_capacity', /short of 1 GPU/);
+  });
+});
+
+onBothEngines('launches without GPUs', (open) => {
+  test('leave each free GPU the room of its smallest type, and say so', async () => {
+    const sizes = {
+      'card.1': { cpuCores: 3, memoryGB: 4, gpuCount: 1 },
+      'card.2': { cpuCores: 8, memoryGB: 8, gpuCount: 2 },
+      'cpu.1': { cpuCores: 1, memoryGB: 1 },
+    };
+    const world = await makeSizedWorld(await open(), machineOf(8, 32, 2), sizes, { roomForGpus: true });
+    const { instances, fleet } = world.running.control;
+    const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
+    const fitting = async (): Promise<Record<string, number>> =>
+      Object.fromEntries((await fleet.read())[0]?.types.map(({ type, fitsNow }) => [type.name, fitsNow]) ?? []);
+    await eventually(async () => 'card.1' in (await fitting()));
+    await world.becomes({});
+    expect(await fitting()).toEqual({ 'card.1': 2, 'card.2': 1, 'cpu.1': 2 });
+    const [one, two] = [await launch('cpu.1'), await launch('cpu.1')];
+    await expectRefused(
+      launch('cpu.1'),
+      'no_capacity',
+      /short of 1 CPU core beside what is kept for 2 free GPUs \(an operator can allow it with BERTH_ROOM_FOR_GPUS=off\); card\.1 .* would fit now, or send the header/,
+    );
+    const waits = await instances.launch(world.caller, world.of('cpu.1'), null, A_DAY_MS);
+    const gpu = await launch('card.1');
+    await launch('card.1');
+    await expectRefused(
+      launch('cpu.1'),
+      'no_capacity',
+      /short of 1 CPU core; instances ahead in the queue: 1; no type/,
+    );
+    for (const id of [one, two, gpu]) await world.until(id.instanceId, hasStatus('Running'));
+    await instances.terminate(world.caller, gpu, null);
+    expect(await world.capacityQueue()).toEqual([waits.instanceId]);
+    await instances.terminate(world.caller, one, null);
+    await world.until(waits.instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
   });
 });
 
 onBothEngines('a region with several hosts', (open) => {
   const sizes = { 'cpu.2': { cpuCores: 2, memoryGB: 4 }, 'cpu.4': { cpuCores: 4, memoryGB: 8 } };
   // With the memory that a machine keeps for itself.
-  const host = { cpuMilli: 3_000, memoryMiB: 7_168, gpus: 0, gpuName: '' };
+  const host = { cpuMilli: 3_000, memoryMiB: 7_168, gpus: {} };
 
   test('refuses a launch that only the sum of the hosts can hold, and names what fits', async () => {
     const world = await makeSizedWorld(await open(), machineOf(6, 12), sizes);

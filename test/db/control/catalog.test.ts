@@ -19,7 +19,7 @@ const storagePrices = mapStoragePrices(defaultStoragePrices, toDollars);
 
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,
-  open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
+  open: { cpuMilli, memoryMiB: 8 * 1024, gpus: gpus === 0 ? {} : { A100: gpus } },
   hosts: null,
   gpuMemoryGB: new Map([['A100', 40]]),
   offPeak: null,

@@ -38,7 +38,9 @@ async function elsewhere(world: World): Promise<{ region: string; typeId: string
     sshAddress: '192.0.2.2',
     engine: 'simulated',
   } as const;
-  await world.store.write((tx) => saveRegion(tx, facts, { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0, nodePorts: 10 }));
+  await world.store.write((tx) =>
+    saveRegion(tx, facts, { cpuMilli: 1_000, memoryMiB: 1_024, gpus: {}, nodePorts: 10 }),
+  );
   const [type] = world.types;
   if (!type) throw new Error('there are no types');
   const [saved] = await replaceTypes(world.store, id, [{ ...type, name: 'far.1' }]);

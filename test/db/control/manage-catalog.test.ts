@@ -257,11 +257,11 @@ onBothEngines('the catalog of administrators', (open) => {
       randomUUID,
     );
     const before = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
-    for (const unclear of [cards('NVIDIA'), cards('NVIDIA H200', 'NVIDIA L4'), []]) {
+    for (const unclear of [cards('NVIDIA'), cards('NVIDIA L4', 'NVIDIA'), []]) {
       await firstRun.nameModel(store, regionId, unclear);
       expect(await models()).toEqual(['NVIDIA']);
     }
-    await firstRun.nameModel(store, regionId, cards('NVIDIA H200', 'NVIDIA H200'));
+    await firstRun.nameModel(store, regionId, cards('NVIDIA H200', 'NVIDIA L4'));
     const after = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
     expect(after).toEqual(before.map((type) => ({ ...type, gpuName: 'NVIDIA H200', version: type.version + 1 })));
   });
@@ -348,7 +348,6 @@ onBothEngines('a change of the catalog', (open) => {
     const { warnings } = await create({ name: 'huge', cpuCores: 512, gpuNum: 2, gpuName: 'A100', runtime: 'kata' });
     expect(warnings).toEqual([
       expect.stringMatching(/no launch of huge succeeds now: region \S+ lacks 510 CPU cores and 2 GPUs/),
-      expect.stringMatching(/no GPU of the model A100 \(it has: none\)/),
       expect.stringMatching(/lacks the container runtime kata/),
     ]);
     await expectRefused(offeredTypes.update(caller, { instanceTypeId: 'x', ...change, name: 'y' }, null), 'not_found');

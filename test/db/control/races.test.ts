@@ -162,7 +162,7 @@ onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'alw
           if (what === 'stop') await instances.terminate(world.caller, waiting, null);
         }
         await becomesConsistent(world);
-        expect((await world.counts()).used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 });
+        expect((await world.counts()).used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: {}, nodePorts: 0 });
       },
       TIMEOUT_MS,
     );

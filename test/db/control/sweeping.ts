@@ -4,6 +4,7 @@ import { expect } from 'vitest';
 import { handleOrphans, type HandleOrphansDeps } from '../../../src/control/compute/orphans/handle-orphans.ts';
 import type { ProbeDeps } from '../../../src/control/regions/capacity/probe.ts';
 import { sweepRegion } from '../../../src/control/compute/orphans/sweep.ts';
+import { makeCatalogCache } from '../../../src/control/kernel/catalog-cache.ts';
 import { makeRegions, type RegionDrivers } from '../../../src/control/kernel/regions.ts';
 import { realTime } from '../../../src/control/kernel/time.ts';
 import { instanceId, instanceIdOf, userId, type InstanceId } from '../../../src/domain/kernel/ids.ts';
@@ -40,6 +41,8 @@ export function sweeping(
     },
     // A volume that becomes Bound wakes the instances' loop.
     changes: { publish: () => void volumeOf(world).catch(() => {}) },
+    roomForGpus: false,
+    ...makeCatalogCache({ store: world.store, time: realTime }),
     onEngineAnswers: async (drivers: RegionDrivers) => void (await sweepRegion(deps, drivers)),
     releasedListedMs: 3_600_000,
     eventRetentionMs: 30 * DAY_MS,

@@ -329,7 +329,7 @@ onBothEngines('a start without GPUs', (open) => {
     const id = await launched(world, { instanceTypeId: type.id });
     const full = await world.instance(id);
     expect(full.withoutGpu).toBe(false);
-    expect(await used(world)).toMatchObject({ gpus: type.gpuCount });
+    expect(await used(world)).toMatchObject({ gpus: { A100: type.gpuCount } });
     await bring(world, id, 'stop');
     await bring(world, id, 'start', true);
     const without = await world.instance(id);
@@ -340,7 +340,7 @@ onBothEngines('a start without GPUs', (open) => {
     );
     expect(without.withoutGpu).toBe(true);
     expect(without.instanceSpecInfo.instanceBillingInfo.price).toBeCloseTo((perCore * type.cpuCores) / 1e6, 5);
-    expect(await used(world)).toMatchObject({ gpus: 0 });
+    expect(await used(world)).toMatchObject({ gpus: {} });
     expect(specOf(world, id)?.gpus).toBe(0);
     expect(await hasFile(world, id)).toBe(true);
     expect((await eventsOf(world, 'instance.startWished')).at(-1)?.data).toContain('withoutGpu');

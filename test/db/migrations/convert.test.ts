@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { makeConvert } from '../../../src/store/db/convert.ts';
-import { openStore } from '../../../src/store/open.ts';
+import { migrations, openStore } from '../../../src/store/open.ts';
 import { onBothEngines, quietLog, recordingLog, type DatabaseAddress } from '../../fixtures/store.ts';
 
 type Row = Record<string, unknown>;
@@ -104,14 +104,19 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     const database = await before();
     const { migration: _, ...rows } = await rowsOf(database);
     expect(Object.entries(rows).filter(([, { length }]) => length === 0)).toEqual([]);
-    expect(await convert(database)).toEqual(['the database is converted', 'the database was migrated']);
-    const { migration, dueAct, ...kept } = await rowsOf(database);
-    const later = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter']);
+    const later = migrations.slice(1).map(() => 'the database was migrated');
+    expect(await convert(database)).toEqual(['the database is converted', ...later]);
+    const { migration, dueAct, region = [], ...kept } = await rowsOf(database);
+    const changed = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter', 'gpusTotal', 'gpusUsed', 'roomPerGpu']);
     const without = (row: string): string =>
-      JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !later.has(name))));
-    expect(kept).toEqual({ ...rows, instance: rows['instance']?.map(without) });
+      JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
+    expect({ ...kept, region: region.map(without) }).toEqual({
+      ...rows,
+      instance: rows['instance']?.map(without),
+      region: rows['region']?.map(without),
+    });
     expect(dueAct).not.toEqual([]);
-    expect(migration).toEqual([expect.stringContaining('0001-schema'), expect.stringContaining('0002-due-acts')]);
+    expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();
     expect(await querying(database, schemaOf)).toEqual(await querying(fresh, schemaOf));

@@ -7,10 +7,10 @@ import type { Migration } from '../../../src/store/db/migrate.ts';
 import { openStore, migrations } from '../../../src/store/open.ts';
 import { openPostgres } from '../../../src/store/db/postgres.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
-import type { Store } from '../../../src/store/store.ts';
+import type { Db, Store } from '../../../src/store/store.ts';
 import type { DatabaseAddress } from '../../fixtures/store.ts';
 import { onBothEngines, quietLog, recordingLog } from '../../fixtures/store.ts';
-import { insertOwners, instanceRow } from '../store/rows.ts';
+import { insertAccounts, instanceRow } from '../store/rows.ts';
 
 const openWith = (database: DatabaseAddress, known: readonly Migration[], log = quietLog): Promise<Store> =>
   'file' in database
@@ -29,6 +29,14 @@ const withActs: Record<string, Record<string, number | string>> = {
   tide: { tideRegionId: 'here' },
   spot: { reclaimAtMs: 7_000 },
   stopped: { resumesAfter: 'SpotReclaimed', desired: 'stopped' },
+};
+
+/** With the columns of before 0003-gpus-by-name. */
+const insertRegionsOfBefore = async (tx: Db, ...names: string[]): Promise<void> => {
+  for (const name of names)
+    await sql`insert into region (id, name, value, location, domain, "sshAddress", engine, "cpuMilliTotal",
+        "memoryMiBTotal", "gpusTotal", "nodePortsTotal", "gpusUsed")
+      values (${name}, ${name}, ${name}, '', 'localhost', '127.0.0.1', 'docker', 0, 0, 8, 0, 5)`.execute(tx);
 };
 
 const next: Migration = {
@@ -120,7 +128,8 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     const database = await open.empty();
     const before = await openWith(database, migrations.slice(0, 1));
     await before.write(async (tx) => {
-      await insertOwners(tx, 'here', 'ann');
+      await insertRegionsOfBefore(tx, 'here', 'there');
+      await insertAccounts(tx, 'ann', 'bob', 'eve');
       for (const [id, columns] of Object.entries(withActs)) {
         await tx
           .insertInto('instance')
@@ -133,7 +142,6 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
       for (const fromMs of [8_000, 9_000])
         await sql`insert into "priceChange" ("fromMs", "regionId", "typeId", prices, "byAccountId", "isScheduled")
           values (${fromMs}, 'here', 'type', '{}', 'ann', 1)`.execute(tx);
-      await insertOwners(tx, 'there', 'bob', 'eve');
       await sql`update account set disabled = 1, "deleteAtMs" = 6000 where id = 'bob'`.execute(tx);
       await sql`update account set "moneyStep" = 'archive' where id = 'eve'`.execute(tx);
       await sql`insert into "paidTime" ("instanceId", "accountId", "chargeMode", units, "priceMicros", "isPaid",
@@ -155,6 +163,39 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
       'stop/timed of ann at 5000',
       'window/tide of ann at 0',
     ]);
+    await store.stop();
+  });
+
+  test('GPUs that instances hold count by their name', async () => {
+    const database = await open.empty();
+    const before = await openWith(database, migrations.slice(0, 2));
+    const holding = (id: string, gpuName: string, gpuCount: number, more: object = {}) => ({
+      id,
+      spec: JSON.stringify({ type: { gpuName, gpuCount }, cpuOnlyPriceMicros: null, ...more }),
+      holdsCapacity: 1 as const,
+    });
+    const rows = [
+      holding('a', 'L4', 1),
+      holding('b', 'L4', 2),
+      holding('c', 'NVIDIA A100', 1),
+      holding('cpu', '', 0),
+      holding('without', 'L4', 4, { cpuOnlyPriceMicros: 1 }),
+      { ...holding('stopped', 'L4', 4), holdsCapacity: 0 as const },
+    ];
+    await before.write(async (tx) => {
+      await insertRegionsOfBefore(tx, 'empty', 'here');
+      await insertAccounts(tx, 'ann');
+      for (const row of rows)
+        await tx
+          .insertInto('instance')
+          .values(instanceRow({ ...row, ownerId: 'ann', regionId: 'here' }))
+          .execute();
+    });
+    await before.stop();
+    const store = await openWith(database, migrations);
+    const [empty, here] = await store.read.selectFrom('region').selectAll().orderBy('id').execute();
+    expect(empty).toMatchObject({ gpusTotal: '{}', gpusUsed: '{}' });
+    expect(JSON.parse(here?.gpusUsed ?? '')).toEqual({ L4: 3, 'NVIDIA A100': 1 });
     await store.stop();
   });
 

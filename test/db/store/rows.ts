@@ -29,7 +29,6 @@ export const regionRow = (
   engine: 'simulated',
   cpuMilliTotal: 0,
   memoryMiBTotal: 0,
-  gpusTotal: 0,
   nodePortsTotal: 0,
   ...given,
 });
@@ -105,6 +104,10 @@ export async function insertOwners(tx: Db, region: string, ...accounts: string[]
     .insertInto('region')
     .values(regionRow({ id: region }))
     .execute();
+  await insertAccounts(tx, ...accounts);
+}
+
+export async function insertAccounts(tx: Db, ...accounts: string[]): Promise<void> {
   await tx
     .insertInto('account')
     .values(accounts.map((id) => accountRow({ id })))

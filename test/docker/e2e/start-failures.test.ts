@@ -113,7 +113,7 @@ describe('failures inside of the container', () => {
 
   test('all capacity is released', async () => {
     const { used } = await inside.counted();
-    expect(used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 });
+    expect(used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: {}, nodePorts: 0 });
   });
 });
 

@@ -55,7 +55,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     await saveRegion(
       tx,
       aRegion({ id: region, name: 'Test', value: 'test', domain: '127.0.0.1:1', sshAddress: '127.0.0.1' }),
-      { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0, nodePorts: 2_000 },
+      { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: {}, nodePorts: 2_000 },
     );
     await insertManagedImage(tx, {
       createdAtMs: 1,
@@ -150,7 +150,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
 
 const probe: Probe = {
   version: 'resting 1',
-  capacity: { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0 },
+  capacity: { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: {} },
   devices: [],
   architecture: 'x86_64',
   capabilities: {

@@ -10,7 +10,7 @@ const [hangs, fails, works] = ['a', 'b', 'c'].map((id) => regionId(id));
 const driversOf = (id: RegionDrivers['regionId']): RegionDrivers =>
   makeDrivers({
     regionId: id,
-    engine: makeSimulatedEngine({ installation: 'i', capacity: { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0 } }),
+    engine: makeSimulatedEngine({ installation: 'i', capacity: { cpuMilli: 1_000, memoryMiB: 1_024, gpus: {} } }),
     pool: { storage: makeMemoryStorage() },
   });
 

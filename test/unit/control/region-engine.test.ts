@@ -16,7 +16,7 @@ const settings: RegionSettings = {
 };
 
 test('refuses a pool that is not there with its reason, and stops the engine', async () => {
-  const engine = makeSimulatedEngine({ installation: 'i', capacity: { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0 } });
+  const engine = makeSimulatedEngine({ installation: 'i', capacity: { cpuMilli: 1_000, memoryMiB: 1_024, gpus: {} } });
   let stops = 0;
   const drivers: RegionDrivers = makeDrivers({
     regionId: regionId('a'),

@@ -1,6 +1,6 @@
-/** GPUs of a region with their holders, and how often a type fits. */
+/** GPUs of a region with their holders. */
 import { expect, test } from 'vitest';
-import { assignGpus, timesFit, type GpuHolder } from '../../../src/domain/regions/fleet.ts';
+import { assignGpus, type GpuHolder } from '../../../src/domain/regions/fleet.ts';
 
 const devices = ['a', 'b', 'c', 'd'].map((id) => ({ id, model: id === 'd' ? 'H100' : 'A100' }));
 const holder = (instanceId: string, more: Partial<GpuHolder> = {}): GpuHolder => ({
@@ -43,12 +43,4 @@ test('draws a holder without a sample at a free device of its model, behind thos
 test('shows each device once: holders of more than there are, or of one device, lose none of the others', () => {
   const both = ['one', 'two'].map((id) => holder(id, { gpus: [{ deviceId: 'a', busyPercent: 1 }] }));
   expect(shown([...both, holder('many', { count: 9 })]).map(([id]) => id)).toEqual(['one', 'two', 'many', 'many']);
-});
-
-test('counts how often a type fits by its scarcest resource; never below 0', () => {
-  const need = { cpuMilli: 2_000, memoryMiB: 1_024, gpus: 1 };
-  expect(timesFit(need, { cpuMilli: 9_000, memoryMiB: 8_192, gpus: 3 })).toBe(3);
-  expect(timesFit(need, { cpuMilli: 9_000, memoryMiB: 2_047, gpus: 3 })).toBe(1);
-  expect(timesFit(need, { cpuMilli: -1, memoryMiB: 8_192, gpus: 3 })).toBe(0);
-  expect(timesFit({ ...need, gpus: 0 }, { cpuMilli: 9_000, memoryMiB: 8_192, gpus: -2 })).toBe(4);
 });

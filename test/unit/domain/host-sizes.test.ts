@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fitsOneHost, hostsText, largestHosts, type HostSize } from '../../../src/domain/regions/host-sizes.ts';
+import type { Capacity } from '../../../src/domain/regions/catalog.ts';
+import { fitsOneHost, hostsText, largestHosts } from '../../../src/domain/regions/host-sizes.ts';
 
-const host = (cpu: number, memoryGB: number, gpus = 0, gpuName = gpus > 0 ? 'A100' : ''): HostSize => ({
+const host = (cpu: number, memoryGB: number, gpus = 0, gpuName = gpus > 0 ? 'A100' : ''): Capacity => ({
   cpuMilli: cpu * 1000,
   memoryMiB: memoryGB * 1024,
-  gpus,
-  gpuName,
+  gpus: gpus === 0 ? {} : { [gpuName]: gpus },
 });
 const type = (cpuCores: number, memoryGB: number, gpuCount = 0, gpuName = gpuCount > 0 ? 'A100' : '') => ({
   cpuCores,

@@ -1,9 +1,12 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
-import type { Capacity } from '../../../src/domain/regions/catalog.ts';
+import { describe, expect, test } from 'vitest';
+import { gpusNamed, type Capacity } from '../../../src/domain/regions/catalog.ts';
 import {
   fits,
   freeCapacity,
+  smallestRoomPerGpu,
+  takeFromRegion,
+  timesFit,
   RESERVATION_MS,
   walkQueue,
   nearestType,
@@ -17,7 +20,7 @@ import {
 const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
   cpuMilli: cpu * 1000,
   memoryMiB: memory * 1024,
-  gpus,
+  gpus: gpus === 0 ? {} : { A100: gpus },
 });
 const fixture = (total: Capacity, used: Capacity = of(0, 0)): RegionCapacity => ({ total, used });
 
@@ -119,17 +122,114 @@ test('reserves capacity for exactly ten minutes from joining, and not for a join
 
 test('allots no GPU that the engine lost, and delays no other entry', () => {
   const at = fixture(of(8, 32, 1), of(2, 8, 3));
-  expect(freeCapacity(at).gpus).toBe(-2);
+  expect(freeCapacity(at).gpus).toEqual({ A100: -2 });
   expect(scheduledOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ scheduled: [false, true], newcomer: true });
   expect(capacityShortfall(of(1, 4, 1), freeCapacity(at))).toBe('1 GPU');
+});
+
+test('counts how often a type fits by its scarcest resource; never below 0', () => {
+  expect(timesFit(of(2, 1, 1), of(9, 8, 3))).toBe(3);
+  expect(timesFit(of(2, 1, 1), of(9, 1.9, 3))).toBe(1);
+  expect(timesFit(of(2, 1, 1), of(-1, 8, 3))).toBe(0);
+  expect(timesFit(of(2, 1), of(9, 8, -2))).toBe(4);
+});
+
+describe('GPUs of several names', () => {
+  const gpusOf = (gpus: Record<string, number>): Capacity => ({ ...of(1, 1), gpus });
+  const at = fixture({ ...of(16, 64), gpus: { A100: 2, L4: 4 } }, { ...of(2, 8), gpus: { A100: 2 } });
+
+  test('count apart: free ones of another name do not help', () => {
+    expect(fits(gpusOf({ L4: 4 }), freeCapacity(at))).toBe(true);
+    expect(fits(gpusOf({ A100: 1 }), freeCapacity(at))).toBe(false);
+    expect(capacityShortfall(gpusOf({ A100: 2 }), freeCapacity(at))).toBe('2 GPUs');
+    expect(timesFit(gpusOf({ L4: 2 }), freeCapacity(at))).toBe(2);
+    expect(scheduledOf(at, [gpusOf({ A100: 1 }), gpusOf({ L4: 4 }), gpusOf({ L4: 1 })]).scheduled).toEqual([
+      false,
+      true,
+      false,
+    ]);
+  });
+
+  test('a name that the region lacks never fits, not even one of every object', () => {
+    for (const name of ['H100', 'constructor', '__proto__'])
+      expect(fits(gpusOf(Object.fromEntries([[name, 1]])), freeCapacity(at)), name).toBe(false);
+  });
+
+  test('a type that names no model has the first', () => {
+    for (const name of ['NVIDIA', 'nvidia.com/gpu'])
+      expect(scheduledOf(fixture(at.total), [gpusOf({ [name]: 2 }), gpusOf({ A100: 1 })]).scheduled).toEqual([
+        true,
+        false,
+      ]);
+  });
+
+  test('types may name the GPUs of a region with one name as they like', () => {
+    const only = fixture({ ...of(16, 64), gpus: { 'NVIDIA H200': 2 } }, { ...of(2, 8), gpus: { NVIDIA: 1 } });
+    expect(freeCapacity(only).gpus).toEqual({ 'NVIDIA H200': 1 });
+    expect(fits(gpusOf({ H200: 1 }), freeCapacity(only))).toBe(true);
+    expect(scheduledOf(only, [gpusOf({ H200: 1 }), gpusOf({ NVIDIA: 1 })]).scheduled).toEqual([true, false]);
+  });
+});
+
+describe('room for GPUs', () => {
+  const room = { A100: { cpuMilli: 3_000, memoryMiB: 4_096 } };
+  const total = { ...of(8, 32, 2), roomPerGpu: room };
+
+  test('is that of the smallest type of each name', () => {
+    const types = [sized('one', 1, 4, 8), sized('four', 4, 12, 64), sized('l4', 1, 1, 1, 'L4'), sized('cpu', 0, 1, 1)];
+    expect(smallestRoomPerGpu({ A100: 8, L4: 2, T4: 1 }, types)).toEqual({
+      A100: { cpuMilli: 3_000, memoryMiB: 8_192 },
+      L4: { cpuMilli: 1_000, memoryMiB: 1_024 },
+      T4: { cpuMilli: 0, memoryMiB: 0 },
+    });
+  });
+
+  test('is left by needs without GPUs, for free GPUs alone', () => {
+    expect(timesFit(of(1, 1), total)).toBe(2);
+    expect(capacityShortfall(of(3, 1), total)).toBe('1 CPU core');
+    expect(timesFit(of(1, 1), freeCapacity({ total, used: of(3, 4, 1) }))).toBe(2);
+    expect(timesFit(of(1, 1), freeCapacity({ total, used: of(6, 8, 2) }))).toBe(2);
+    expect(fits(of(8, 32, 2), total)).toBe(true);
+  });
+
+  test('is no part of what an entry without GPUs holds until it fits', () => {
+    const at = { total, used: of(1, 1) };
+    expect(scheduledOf(at, [of(2, 1), of(3, 4, 1), of(3, 4, 1), of(1, 1)]).scheduled).toEqual([
+      false,
+      true,
+      true,
+      false,
+    ]);
+    // Of the rest it holds what it needs.
+    expect(scheduledOf(at, [of(2, 1), of(7, 4, 2)]).scheduled).toEqual([false, false]);
+  });
+
+  test('strands no GPU, whatever is launched in whatever order', () => {
+    const sizes = [of(1, 1), of(2, 4), of(4, 2), of(3, 4, 1), of(6, 8, 2), of(7, 20, 2)];
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...sizes), { maxLength: 12 }), (asked) => {
+        let free = freeCapacity({ total, used: zeroCapacity });
+        // A larger type takes more than its room: that is the operator's choice.
+        for (const need of asked) if (fits(need, free)) free = takeFromRegion(free, need);
+        const left = gpusNamed(free.gpus, 'A100');
+        const tookMore = asked.includes(sizes[5] ?? zeroCapacity);
+        if (!tookMore) expect(timesFit(of(3, 4, 1), free)).toBe(left);
+      }),
+      { numRuns: 10_000 },
+    );
+  });
 });
 
 const need = fc.record({
   cpuMilli: fc.integer({ min: 1, max: 8 }).map((cores) => cores * 1000),
   memoryMiB: fc.integer({ min: 1, max: 8 }).map((gb) => gb * 1024),
-  gpus: fc.integer({ min: 0, max: 3 }),
+  gpus: fc.oneof(
+    fc.constant({}),
+    fc.integer({ min: 1, max: 3 }).map((A100) => ({ A100 })),
+    fc.integer({ min: 1, max: 3 }).map((L4) => ({ L4 })),
+  ),
 });
-const TOTAL = of(8, 8, 3);
+const TOTAL = { ...of(8, 8), gpus: { A100: 3, L4: 2 } };
 
 interface Named extends QueuedRequest {
   name: number;
@@ -203,7 +303,9 @@ const waiting = fc.record({
   ownerId: fc.constantFrom('a', 'b', 'c'),
   joinedAtMs: fc.constantFrom(0, atEnd, atEnd + 1, NOW_MS),
 });
-const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
+const resources = ['cpuMilli', 'memoryMiB', 'A100', 'L4'] as const;
+const amountOf = (capacity: Capacity, name: (typeof resources)[number]): number =>
+  name === 'A100' || name === 'L4' ? gpusNamed(capacity.gpus, name) : capacity[name];
 
 test('every placement leaves the reserved capacity of all earlier entries, in any queue', () => {
   fc.assert(
@@ -224,12 +326,17 @@ test('every placement leaves the reserved capacity of all earlier entries, in an
             ({ ownerId }) => ownerId === one.ownerId,
           ),
         );
-        const isToCome = resources.every((name) => one.need[name] === 0 || one.need[name] + own[name] <= TOTAL[name]);
+        const isToCome = resources.every(
+          (name) =>
+            amountOf(one.need, name) === 0 || amountOf(one.need, name) + amountOf(own, name) <= amountOf(TOTAL, name),
+        );
         if (!isFirst || one.joinedAtMs <= atEnd || !isToCome) continue;
         const ahead = sumOf(line.slice(0, at).filter((_, name) => scheduled.includes(name)));
         // Each resource: the need, or all that earlier entries left.
         for (const name of resources)
-          expect(left[name]).toBeGreaterThanOrEqual(Math.min(one.need[name], openBefore[name] - ahead[name]));
+          expect(amountOf(left, name)).toBeGreaterThanOrEqual(
+            Math.min(amountOf(one.need, name), amountOf(openBefore, name) - amountOf(ahead, name)),
+          );
       }
     }),
     { numRuns: 1_000 },
@@ -264,7 +371,9 @@ test('earlier entries delay an entry by at most ten minutes, even when they rejo
         const open = freeCapacity(freeCapacityOf(world));
         const scheduled = settle(world);
         const taken = sumOf(before.filter(({ name }) => scheduled.includes(name)));
-        const enough = resources.every((name) => mine[name] === 0 || mine[name] + taken[name] <= open[name]);
+        const enough = resources.every(
+          (name) => amountOf(mine, name) === 0 || amountOf(mine, name) + amountOf(taken, name) <= amountOf(open, name),
+        );
         if (isOver && enough) expect(scheduled).toContain(0);
         if (scheduled.includes(0)) return;
       }
@@ -278,8 +387,8 @@ test('allots at most the free capacity, and places equal requests in order', () 
     fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
       const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
       const scheduled = settle(world);
-      const { cpuMilli, memoryMiB, gpus } = freeCapacity(freeCapacityOf(world));
-      expect(Math.min(cpuMilli, memoryMiB, gpus)).toBeGreaterThanOrEqual(0);
+      const left = freeCapacity(freeCapacityOf(world));
+      expect(Math.min(...resources.map((name) => amountOf(left, name)))).toBeGreaterThanOrEqual(0);
       for (const later of scheduled)
         for (const [earlier, one] of line.slice(0, later).entries())
           if (JSON.stringify(one.need) === JSON.stringify(line[later]?.need)) expect(scheduled).toContain(earlier);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Capacity } from '../../../src/domain/regions/catalog.ts';
 import { noticeFile } from '../../../src/domain/compute/notice.ts';
 import { addCapacity, fits, zeroCapacity } from '../../../src/domain/regions/placement.ts';
 import { resumesAfter } from '../../../src/domain/compute/resume.ts';
@@ -8,7 +9,7 @@ import { anInstance } from './instance-fixture.ts';
 
 const spot = (id: string, cores: number, runningSinceMs: number, gpus = 0): SpotInstance => ({
   id,
-  held: { cpuMilli: cores * 1_000, memoryMiB: cores * 1_024, gpus },
+  held: { cpuMilli: cores * 1_000, memoryMiB: cores * 1_024, gpus: gpus === 0 ? {} : { L4: gpus } },
   runningSinceMs,
   requestedAtMs: runningSinceMs,
 });
@@ -38,11 +39,11 @@ test('chooses a set that suffices and of which nobody can be spared, whenever al
   fc.assert(
     fc.property(spots, free, fc.integer({ min: 1, max: 8 }), fc.nat(3), (list, { cores, gpus }, wanted, wantedGpus) => {
       const all = list.map(([size, sinceMs, ofGpus], at) => spot(String(at), size, sinceMs, ofGpus));
-      const freeNow = { ...need(cores), gpus };
+      const freeNow: Capacity = { ...need(cores), gpus: { L4: gpus } };
       const fitsWith = (some: SpotInstance[]): boolean =>
         fits(
           need(wanted, wantedGpus),
-          some.reduce((sum, { held }) => addCapacity(sum, held), freeNow),
+          some.reduce<Capacity>((sum, { held }) => addCapacity(sum, held), freeNow),
         );
       const picked = chooseReclaims(need(wanted, wantedGpus), freeNow, all);
       expect(picked !== null).toBe(fitsWith(all));

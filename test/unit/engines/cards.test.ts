@@ -116,10 +116,12 @@ describe('GPUs for instances', () => {
     expect(givenGpus([], false, [h200])).toEqual({ gpuDriver: null, gpus: [] });
   });
 
-  it('are of the model of the type, or any where no card has its name', () => {
+  it('are of the model of the type, or any where all have one', () => {
     const gpus = [hostGpu({ id: 'a' }), hostGpu({ id: 'b', name: 'NVIDIA L4' })];
     expect(devicesFor('NVIDIA L4', gpus)).toEqual(['b']);
-    expect(devicesFor('NVIDIA', gpus)).toEqual(['a', 'b']);
+    expect(devicesFor('NVIDIA', gpus), 'it names no model').toEqual(['a']);
+    expect(devicesFor('H100', gpus)).toEqual([]);
+    expect(devicesFor('H100', gpus.slice(1))).toEqual(['b']);
     expect(chooseGpus(2, devicesFor('NVIDIA L4', gpus), [])).toBeNull();
   });
 });

@@ -40,10 +40,10 @@ test('is the sum of its usable nodes, and an instance fits on one of the largest
   const cordoned = node({ cpu: '64', memory: '256Gi' }, { isCordoned: true });
   const lost = node({ cpu: '96', memory: '512Gi' }, { isReady: false });
   const { capacity, hosts } = probeOf([small, small, gpu, large, cordoned, lost], 'v1.36.3', settings);
-  expect(capacity).toEqual({ cpuMilli: 31_840, memoryMiB: 124_928, gpus: 2 });
+  expect(capacity).toEqual({ cpuMilli: 31_840, memoryMiB: 124_928, gpus: { L4: 2 } });
   expect(hosts).toEqual([
-    { cpuMilli: 16_000, memoryMiB: 63_488, gpus: 0, gpuName: '' },
-    { cpuMilli: 8_000, memoryMiB: 30_720, gpus: 2, gpuName: 'L4' },
+    { cpuMilli: 16_000, memoryMiB: 63_488, gpus: {} },
+    { cpuMilli: 8_000, memoryMiB: 30_720, gpus: { L4: 2 } },
   ]);
 });
 

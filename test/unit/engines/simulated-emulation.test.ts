@@ -273,7 +273,7 @@ describe('services', () => {
   });
 
   it('GPUs are counted while instances run', async () => {
-    const { engine, clock } = emulator({ capacity: { cpuMilli: 1_000, memoryMiB: 1_000, gpus: 3 } });
+    const { engine, clock } = emulator({ capacity: { cpuMilli: 1_000, memoryMiB: 1_000, gpus: { L4: 3 } } });
     const [two, other] = [specOf('two', { gpus: 2 }), specOf('other', { gpus: 2 })];
     await clock.run(engine.ensure(two, noSignal()));
     await expect(clock.run(engine.ensure(other, noSignal()))).rejects.toMatchObject({

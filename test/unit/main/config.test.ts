@@ -350,7 +350,7 @@ describe('the first types', () => {
       isolation: isolated,
       sizes: { processors: true, memory: true },
     } satisfies Capabilities;
-    const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
+    const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: { L4: 1 } };
     const probe = {
       version: 'x',
       capacity,

@@ -1,7 +1,7 @@
 /** Translates an instance into the engine's spec, with disks prepared and mounted. */
 import type { ControlFile, HostMount, EngineSpec } from '../../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../../domain/compute/instance.ts';
-import { capacityOfSpec } from '../../../domain/regions/catalog.ts';
+import { capacityOfSpec, countGpus } from '../../../domain/regions/catalog.ts';
 import { promptName } from '../../../domain/compute/prompt-name.ts';
 import { processLimitOf } from '../../../domain/compute/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../../domain/storage/disk.ts';
@@ -148,7 +148,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     imageRef: imageRefOf(instance),
     cpuMilli,
     memoryMiB,
-    gpus,
+    gpus: countGpus(gpus),
     gpuName: spec.type.gpuName,
     spot: spec.isSpot,
     runtime: spec.type.runtime,

@@ -3,6 +3,7 @@ import {
   capacityOf,
   chargeModes,
   type Capacity,
+  type Supply,
   type InstanceType,
   type ChargeMode,
   type Region,
@@ -10,7 +11,7 @@ import {
   type StorageKind,
   toDollars,
 } from '../../../domain/regions/catalog.ts';
-import { fitsOneHost, type HostSize } from '../../../domain/regions/host-sizes.ts';
+import { fitsOneHost } from '../../../domain/regions/host-sizes.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import { freeGB } from '../../../domain/storage/pool.ts';
 import { fits } from '../../../domain/regions/placement.ts';
@@ -126,9 +127,9 @@ function capabilitiesOf(drivers: RegionDrivers, types: readonly InstanceType[]):
 export interface Stock {
   regionName: string;
   /** Null without capacity: the engine has not answered yet, or no node port is free. */
-  open: Capacity | null;
+  open: Supply | null;
   /** An instance fits on one of them; null: one host, which `open` describes. */
-  hosts: readonly HostSize[] | null;
+  hosts: readonly Capacity[] | null;
   /** By model; absent: unknown. */
   gpuMemoryGB: ReadonlyMap<string, number>;
   offPeak: ListedOffPeak | null;

@@ -3,13 +3,15 @@ import {
   capacityOf,
   capacityOfSpec,
   type Capacity,
+  countGpus,
   type InstanceType,
   type Region,
 } from '../../../domain/regions/catalog.ts';
 import { BYTES_PER_GB } from '../../../domain/storage/disk.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
-import { assignGpus, timesFit, type GpuHolder, type HeldGpu } from '../../../domain/regions/fleet.ts';
-import { fitsOneHost, type HostSize } from '../../../domain/regions/host-sizes.ts';
+import { assignGpus, type GpuHolder, type HeldGpu } from '../../../domain/regions/fleet.ts';
+import { timesFit } from '../../../domain/regions/placement.ts';
+import { fitsOneHost } from '../../../domain/regions/host-sizes.ts';
 import type { MetricsSpan } from '../../../domain/compute/metrics.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { freeGB } from '../../../domain/storage/pool.ts';
@@ -38,7 +40,7 @@ export interface FleetRegion {
   waiting: number;
   resources: { cpuMilli: FleetResource; memoryMiB: FleetResource; gpus: FleetResource; nodePorts: FleetResource };
   /** Null: the region is one host. */
-  hosts: readonly HostSize[] | null;
+  hosts: readonly Capacity[] | null;
   gpus: HeldGpu[];
   pools: {
     name: string;
@@ -142,13 +144,13 @@ const gpuHolderOf = ({ row, latest }: { row: CapacityHolder; latest: Latest }): 
   name: row.spec.name,
   ownerId: row.ownerId,
   ownerName: row.ownerName,
-  count: capacityOfSpec(row.spec).gpus,
+  count: countGpus(capacityOfSpec(row.spec).gpus),
   model: row.spec.type.gpuName,
   gpus: (latest?.usage.gpus ?? []).map(({ deviceId = null, busyPercent }) => ({ deviceId, busyPercent })),
 });
 
 /** Sums the samples; null without any. A holder without a sample is starting, or unreadable. */
-function sumOf(samples: readonly Latest[]): Capacity | null {
+function sumOf(samples: readonly Latest[]): Amounts | null {
   const known = samples.filter((sample) => sample !== null);
   if (known.length === 0) return samples.length === 0 ? { cpuMilli: 0, memoryMiB: 0, gpus: 0 } : null;
   const sum = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
@@ -161,8 +163,16 @@ function sumOf(samples: readonly Latest[]): Capacity | null {
   return sum;
 }
 
-function resourcesOf({ total, used }: RegionWithUsage, measured: Capacity | null): FleetRegion['resources'] {
-  const resource = (name: keyof RegionWithUsage['total'], now: number | null): FleetResource => ({
+interface Amounts {
+  cpuMilli: number;
+  memoryMiB: number;
+  gpus: number;
+}
+
+function resourcesOf(counted: RegionWithUsage, measured: Amounts | null): FleetRegion['resources'] {
+  const amounts = ({ gpus, ...all }: RegionWithUsage['used']) => ({ ...all, gpus: countGpus(gpus) });
+  const [total, used] = [amounts(counted.total), amounts(counted.used)];
+  const resource = (name: keyof typeof used, now: number | null): FleetResource => ({
     total: total[name],
     promised: used[name],
     free: total[name] - used[name],

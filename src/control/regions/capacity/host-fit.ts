@@ -1,6 +1,6 @@
 /** Types that one host of a region can hold: launches of others are refused before they wait. */
-import type { InstanceType, Region } from '../../../domain/regions/catalog.ts';
-import { fitsOneHost, gpusText, hostsText, type HostSize } from '../../../domain/regions/host-sizes.ts';
+import type { Capacity, InstanceType, Region } from '../../../domain/regions/catalog.ts';
+import { fitsOneHost, gpusText, hostsText } from '../../../domain/regions/host-sizes.ts';
 import { nearestType } from '../../../domain/regions/placement.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
@@ -8,7 +8,7 @@ import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
 type Drivers = Pick<RegionDrivers, 'health' | 'cpuOvercommit' | 'hostMemoryMiB'>;
 
 /** Null where capacity alone decides: one host, no usable host, or no answer of the engine yet. */
-export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): HostSize[] | null {
+export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): Capacity[] | null {
   if (probe?.hosts === undefined || probe.hosts.length === 0) return null;
   return probe.hosts.map((host) => ({
     ...host,

@@ -1,6 +1,6 @@
 /** Which spot instances the requests at full price of a region need reclaimed, in queue order. */
 import type { Capacity } from '../../../domain/regions/catalog.ts';
-import { addCapacity, fits, subtractCapacity, walkQueue, zeroCapacity } from '../../../domain/regions/placement.ts';
+import { addCapacity, fits, negative, walkQueue, zeroCapacity } from '../../../domain/regions/placement.ts';
 import { chooseReclaims } from '../../../domain/compute/spot.ts';
 import type { Db } from '../../../store/store.ts';
 import { capacityUsedBy, queueEntries } from '../../../store/tables/capacity.ts';
@@ -28,7 +28,7 @@ export async function planReclaims(
   let left = holders.filter(({ isEnding }) => !isEnding);
   const reclaims: SpotHolder[] = [];
   const ending = heldBy(holders.filter(({ isEnding }) => isEnding));
-  const queue = walkQueue({ total, used: subtractCapacity(used, ending) }, nowMs);
+  const queue = walkQueue({ total, used: addCapacity(used, negative(ending)) }, nowMs);
   const reclaimFor = (need: Capacity): void => {
     const chosen = chooseReclaims(need, queue.free(), left) ?? [];
     reclaims.push(...chosen);

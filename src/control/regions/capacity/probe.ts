@@ -2,7 +2,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import { asError, errorText, reasonText } from '../../../domain/kernel/unknown-error.ts';
 import type { Probe } from '../../../engines/contract.ts';
-import { regionWithUsage, saveRegionTotals, type RegionCapacity } from '../../../store/tables/catalog.ts';
+import {
+  regionWithUsage,
+  saveRegionTotals,
+  type RegionCapacity,
+  type RegionTotal,
+} from '../../../store/tables/catalog.ts';
+import { countGpus, isNoModel } from '../../../domain/regions/catalog.ts';
+import { fits, smallestRoomPerGpu } from '../../../domain/regions/placement.ts';
 import { reevaluateQueue } from './queue.ts';
 import {
   makeEachRegion,
@@ -11,9 +18,12 @@ import {
   type Reminder,
   deadlineWithin,
   type TaskDeps,
+  type UseCaseDeps,
 } from '../../kernel/ports.ts';
 
-export interface ProbeDeps extends TaskDeps {
+export interface ProbeDeps extends TaskDeps, Pick<UseCaseDeps, 'readCatalog'> {
+  /** Whether launches without GPUs leave room for free ones. */
+  roomForGpus: boolean;
   /** Called when an engine answers for the first time or again. */
   onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;
 }
@@ -64,26 +74,44 @@ function logOutage(
 }
 
 /** Keeps existing reservations: with less capacity than is reserved, nothing more is reserved. */
-async function saveCapacity({ store, time, changes, log }: ProbeDeps, drivers: RegionDrivers): Promise<void> {
+async function saveCapacity(deps: ProbeDeps, drivers: RegionDrivers): Promise<void> {
+  const { store, time, changes, log } = deps;
   const {
     regionId,
     health: { probe },
   } = drivers;
   const counted = await regionWithUsage(store.read, regionId);
   if (!counted || !probe) return;
-  const total = totalOf(drivers, probe);
   const { total: was, used } = counted;
+  const all = withKnownNames(totalOf(drivers, probe), was);
+  const total = await withRoom(deps, regionId, all);
   if (isDeepStrictEqual(total, was)) return;
   await store.write(async (tx) => {
     await saveRegionTotals(tx, regionId, total);
     await reevaluateQueue(tx, regionId, time.now());
   });
   changes.publish({ subject: 'instance', isDue: true });
-  if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)
+  if (!fits(used, all))
     log.warn(
       { region: regionId, total, promised: used },
       'the engine has less capacity than is allocated; Berth allocates no more of the short resource',
     );
+}
+
+/** Names that are gone stay with none, so that types of them get no other GPUs. */
+function withKnownNames(total: RegionCapacity, was: RegionCapacity): RegionCapacity {
+  const names = Object.keys(was.gpus).filter((name) => !isNoModel(name) && !Object.hasOwn(total.gpus, name));
+  return { ...total, gpus: { ...total.gpus, ...Object.fromEntries(names.map((name) => [name, 0])) } };
+}
+
+async function withRoom(
+  { readCatalog, roomForGpus }: ProbeDeps,
+  regionId: string,
+  total: RegionCapacity,
+): Promise<RegionTotal> {
+  if (!roomForGpus || countGpus(total.gpus) === 0) return total;
+  const types = [...(await readCatalog()).types.values()].filter((type) => type.regionId === regionId);
+  return { ...total, roomPerGpu: smallestRoomPerGpu(total.gpus, types) };
 }
 
 /** Capacity of a region for instances. */
@@ -97,7 +125,7 @@ export const totalOf = (
 ): RegionCapacity => ({
   cpuMilli: whole(capacity.cpuMilli * cpuOvercommit),
   memoryMiB: whole(capacity.memoryMiB - hostMemoryMiB),
-  gpus: whole(capacity.gpus),
+  gpus: Object.fromEntries(Object.entries(capacity.gpus).map(([name, count]) => [name, whole(count)])),
   nodePorts: nodePortRange.last - nodePortRange.first + 1,
 });
 

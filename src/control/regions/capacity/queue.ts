@@ -3,7 +3,7 @@
  * (`domain/regions/placement.ts` decides the order, under the region's lock). Released capacity
  * makes the next entries due in the same transaction; their reconcilers reserve it.
  */
-import { capacityOfSpec, type Capacity, type Region } from '../../../domain/regions/catalog.ts';
+import { capacityOfSpec, countGpus, type Capacity, type Region, type Supply } from '../../../domain/regions/catalog.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import type { Instance, InstanceSpec } from '../../../domain/compute/instance.ts';
 import { beginStage } from '../../../domain/compute/operation.ts';
@@ -12,11 +12,13 @@ import { diagnosisFields } from '../../../domain/compute/plan.ts';
 import {
   addCapacity,
   fits,
-  subtractCapacity,
+  addToRegion,
+  negative,
   freeCapacity,
   RESERVATION_MS,
   walkQueue,
   nearestType,
+  isNothing,
   zeroCapacity,
   capacityShortfall,
   type RegionCapacity,
@@ -46,7 +48,7 @@ type Type = InstanceSpec['type'];
 
 /** Capacity for a newcomer: free capacity less reservations of queued launches. */
 interface CapacityBehindQueue {
-  available: Capacity;
+  available: Supply;
   reservedCount: number;
 }
 
@@ -210,6 +212,14 @@ interface NoCapacityOptions extends Pick<EnqueueOptions, 'ports' | 'catalog'> {
   mayWait?: boolean;
 }
 
+/** Why a launch without GPUs lacks what is free. */
+function roomText(need: Capacity, free: Supply): string {
+  const all: Supply = { ...free, roomPerGpu: {} };
+  if (fits(need, free) || !fits(need, all)) return '';
+  const count = countGpus(free.gpus);
+  return ` beside what is kept for ${count} free ${count === 1 ? 'GPU' : 'GPUs'} (an operator can allow it with BERTH_ROOM_FOR_GPUS=off)`;
+}
+
 /** Names the shortage, the nearest type that fits, and how to wait. */
 function noCapacity(
   { counted, available, reservedCount, waiting }: CapacityShortage,
@@ -227,7 +237,8 @@ function noCapacity(
       `region ${region.name} has ${free} free node ports, and the launch needs ${ports}; request fewer ports, or terminate an instance`,
     );
   }
-  const short = capacityShortfall(need, freeCapacity(counted));
+  const free = freeCapacity(counted);
+  const short = `${capacityShortfall(need, free)}${roomText(need, free)}`;
   const reservedFor = `the free capacity is reserved for the instances ahead in the queue, ${reservedCount} in number, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''
@@ -257,11 +268,11 @@ export async function exchangeCapacity(
   { catalog, nowMs }: Pick<EnqueueOptions, 'catalog' | 'nowMs'>,
 ): Promise<void> {
   const held = capacityOfSpec(before);
-  const need = subtractCapacity(capacityOfSpec(next), held);
-  if (Object.values(need).every((amount) => amount === 0)) return;
+  const need = addCapacity(capacityOfSpec(next), negative(held));
+  if (isNothing(need)) return;
   const shortage = await reserveCapacity(tx, next.regionId, need, { ports: 0, nowMs });
   if (shortage !== null) {
-    const available = addCapacity(shortage.available, held);
+    const available = addToRegion(shortage.available, held);
     throw noCapacity({ ...shortage, available }, { type: next.type, need, ports: 0, catalog, mayWait: false });
   }
   await reevaluateQueue(tx, next.regionId, nowMs);

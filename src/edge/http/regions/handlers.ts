@@ -1,4 +1,5 @@
 /** Regions and their offers: types, images, registries, prices and capacity. */
+import { countGpus } from '../../../domain/regions/catalog.ts';
 import type { AnswerOf } from '../../../contract/routes.ts';
 import type { Control, FleetRegion } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/compute/public-instance.ts';
@@ -43,11 +44,11 @@ function fleetRegion({
     memoryGB: inUnits(resources.memoryMiB, GIB_IN_MIB),
     gpuNum: inUnits(resources.gpus, 1),
     nodePorts: inUnits(resources.nodePorts, 1),
-    largestHosts: (hosts ?? []).map(({ cpuMilli, memoryMiB, gpus: gpuNum, gpuName }) => ({
+    largestHosts: (hosts ?? []).map(({ cpuMilli, memoryMiB, gpus: ofHost }) => ({
       cpuCores: rounded(cpuMilli / 1_000),
       memoryGB: rounded(memoryMiB / GIB_IN_MIB),
-      gpuNum,
-      gpuName,
+      gpuNum: countGpus(ofHost),
+      gpuName: Object.keys(ofHost).join(', '),
     })),
     gpus: gpus.map(({ model, holder, isExact, busyPercent }, index) => ({
       index,

@@ -5,10 +5,10 @@
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { UNKNOWN_MODEL } from '../../../domain/regions/catalog.ts';
 
 export interface HostGpu {
   kind: 'gpu';
-  /** Model; `NVIDIA` where only the engine knows the card. */
   name: string;
   /** Name for the engine: the UUID, else the index. */
   id: string;
@@ -27,7 +27,6 @@ export interface Card {
 
 export type GpuDriver = 'nvidia' | 'cdi';
 
-export const UNKNOWN_MODEL = 'NVIDIA';
 const PROC = '/proc/driver/nvidia/gpus';
 const SMI_MS = 30_000;
 const UUID = /^GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

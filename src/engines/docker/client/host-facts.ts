@@ -2,6 +2,7 @@
 import { access, constants, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { gpusByName } from '../../../domain/regions/catalog.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Capabilities, Isolation, Probe } from '../../contract.ts';
 import { CGROUPS } from '../host/process-group.ts';
@@ -141,7 +142,7 @@ export function makeHost(
       const [, facts] = await Promise.all([client.get('/_ping', signal), readFacts(signal)]);
       return {
         version: `${facts.podman ? 'Podman' : 'Docker'} ${facts.version}`,
-        capacity: { cpuMilli: facts.cores * 1000, memoryMiB: facts.memoryMiB, gpus: facts.gpus.length },
+        capacity: { cpuMilli: facts.cores * 1000, memoryMiB: facts.memoryMiB, gpus: gpusByName(facts.gpus) },
         devices: facts.gpus.map(({ kind, name, id, memoryMiB }) => ({ kind, name, id, memoryMiB })),
         architecture: facts.architecture,
         capabilities: {

@@ -3,6 +3,8 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { instanceId } from '../../../domain/kernel/ids.ts';
+import { UNKNOWN_MODEL } from '../../../domain/regions/catalog.ts';
+import { gpuNameIn } from '../../../domain/regions/placement.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';
@@ -31,8 +33,9 @@ const idsOf = (found: Record<string, string>, gpus: readonly HostGpu[]): string[
   gpusOf(found).map((id) => currentGpuId(gpus, id));
 
 export function devicesFor(model: string | undefined, gpus: readonly HostGpu[]): string[] {
-  const ofModel = gpus.filter(({ name }) => name === model);
-  return (ofModel.length > 0 ? ofModel : gpus).map(({ id }) => id);
+  const names = [...new Set(gpus.map(({ name }) => name))];
+  const wanted = gpuNameIn(names, model ?? UNKNOWN_MODEL);
+  return gpus.filter(({ name }) => name === wanted).map(({ id }) => id);
 }
 
 export interface GpuAllocator {

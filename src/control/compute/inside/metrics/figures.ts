@@ -1,5 +1,5 @@
 /** Cost and load of many instances over the last day, for tables that show a page at once. */
-import { capacityOfSpec, toDollars } from '../../../../domain/regions/catalog.ts';
+import { toDollars } from '../../../../domain/regions/catalog.ts';
 import { HOUR_MS } from '../../../../domain/kernel/durations.ts';
 import { startOfStep } from '../../../../domain/compute/metrics.ts';
 import { bucketsOf } from '../../../../domain/money/usage-buckets.ts';
@@ -85,7 +85,7 @@ export function makeFigures(deps: FiguresDeps): Figures {
         const row = byId.get(instanceId);
         if (!row) return [];
         const limitMilli = row.spec.type.cpuCores * 1_000;
-        const gpus = capacityOfSpec({ ...row.spec, cpuOnlyPriceMicros: null }).gpus;
+        const gpus = row.spec.type.gpuCount;
         const steps = loads.get(instanceId) ?? [];
         return [
           {
