@@ -48,7 +48,9 @@ export function readBody(
   const end = (error: Error | null): void => {
     hasEnded = true;
     budget.release(open);
-    done(error, bytes.subarray(0, used), used);
+    const read = bytes.subarray(0, used);
+    bytes = NOTHING;
+    done(error, read, used);
   };
   const open: OpenBody = { accountId: caller?.accountId ?? null, drop: () => end(tooManyBytes()) };
   const onData = (piece: Buffer): void => {

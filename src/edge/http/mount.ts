@@ -202,7 +202,10 @@ function noteBody(request: FastifyRequest, body: unknown, findIds: (body: unknow
 }
 
 /** Undefined without a body, and on GET, whose body is ignored. */
-function jsonOf({ headers, body }: FastifyRequest): unknown {
+function jsonOf(request: FastifyRequest): unknown {
+  const { headers, body } = request;
+  // An idle connection holds its last request.
+  request.body = undefined;
   if (!Buffer.isBuffer(body)) return undefined;
   checkBodyHeaders(headers);
   return parseBody(body);

@@ -1,11 +1,17 @@
 /** Sizes, members and depth of request bodies. */
+import { once } from 'node:events';
 import { connect } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Access } from '../../../src/control/index.ts';
 import { jsonRouteNames, jsonRouteOf } from '../../../src/contract/routes.ts';
 import { bodyLimitOf } from '../../../src/contract/schema-bounds.ts';
 import { fakeControl, GOOD_TOKEN as token } from './fake-control.ts';
 import { launchRequest, sendRaw, startEdge, type BareApi } from './harness.ts';
+
+setFlagsFromString('--expose-gc');
+const gc: unknown = runInNewContext('gc');
 
 async function start(): Promise<BareApi> {
   const api = await startEdge(
@@ -16,6 +22,28 @@ async function start(): Promise<BareApi> {
   onTestFinished(() => api.stop());
   return api;
 }
+
+test('an idle connection holds no body of its last request', async () => {
+  const api = await start();
+  const text = JSON.stringify({ pager: { currentPage: 1, pageSize: 10 }, note: 'x'.repeat(1_000_000) });
+  const head = `POST /api/instance/list HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
+  const request = Buffer.from(`${head}Content-Length: ${text.length}\r\n\r\n${text}`);
+  const heldBytes = (): number => {
+    if (typeof gc !== 'function') throw new Error('the garbage can not be collected');
+    Reflect.apply(gc, undefined, []);
+    const { arrayBuffers, heapUsed } = process.memoryUsage();
+    return arrayBuffers + heapUsed;
+  };
+  const before = heldBytes();
+  for (let count = 0; count < 32; count++) {
+    const socket = connect(api.port, '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    socket.write(request);
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    expect(String(answer)).toMatch(/^HTTP\/1\.1 200 /);
+  }
+  expect(heldBytes() - before).toBeLessThan(8_000_000);
+});
 
 test('refuses a body of more than 64 levels, and takes brackets in text', async () => {
   const api = await start();
