@@ -26,6 +26,7 @@ import { machineFacts } from './lib/machine.ts';
 import { againstRelease, keepRelease, keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
 import { logins } from './logins.ts';
+import { cards } from './cards.ts';
 import { metrics } from './metrics.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
@@ -53,6 +54,7 @@ const benches: Record<string, Bench> = {
   'gateway-upgrades': gatewayUpgrades,
   connections,
   console: consoleBench,
+  cards,
   metrics,
   'cluster-launch': clusterLaunch,
   'cluster-settle': clusterSettle,

@@ -13,6 +13,7 @@
  * The conformance suite (`test/conformance/engine.ts`) checks every engine.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
@@ -33,7 +34,14 @@ export interface Probe {
   capacity: Capacity;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
   hosts?: readonly Capacity[] | undefined;
-  devices: { kind: 'gpu'; name: string; id: string; memoryMiB?: number | null | undefined }[];
+  devices: {
+    kind: 'gpu';
+    name: string;
+    id: string;
+    memoryMiB?: number | null | undefined;
+    /** Reasons against launches on the card; absent: unknown. */
+    findings?: readonly CardFinding[] | undefined;
+  }[];
   architecture: string;
   capabilities: Capabilities;
 }
@@ -60,6 +68,8 @@ export interface EngineSpec {
   gpus: number;
   /** Model of the instance type. */
   gpuName?: string | undefined;
+  /** Ids of devices in quarantine. */
+  withoutGpus?: ReadonlySet<string> | undefined;
   /** May lose its capacity to another instance. */
   spot?: boolean | undefined;
   /** Name in `capabilities.isolation.runtimes`; absent: the engine's default. */
@@ -196,6 +206,8 @@ export interface UsageOptions {
 export interface GpuUsage {
   /** Id among `devices` of the probe; absent: the engine does not know. */
   deviceId?: string | undefined;
+  /** The host has taken the card from the instance. */
+  isTaken?: true | undefined;
   busyPercent: number | null;
   memoryUsedBytes: number | null;
   memoryTotalBytes: number | null;

@@ -11,6 +11,7 @@
  *
  * - `client/`: connection, faults from the engine's answers, host facts, event stream, stream
  *   formats.
+ * - `cards/`: readings of the host's GPUs.
  * - `container/`: life of an instance's container (begin with `containers.ts`), create options,
  *   control files, observation, the list of owned objects, tools for every image, Docker daemons of
  *   instances.
@@ -27,13 +28,15 @@ import { isInstanceId, type InstanceId } from '../../domain/kernel/ids.ts';
 import { EngineFault, isEngineAway } from '../../domain/regions/engine-fault.ts';
 import { faultOf } from '../../docker/faults.ts';
 import { reasonText } from '../../domain/kernel/unknown-error.ts';
-import type { Engine } from '../contract.ts';
+import type { Engine, Probe } from '../contract.ts';
 import { connectHere, dial, makeAddressCache, type Connect } from './network/addresses.ts';
 import { makeDockerClient, type DockerClient, type Endpoint } from '../../docker/docker-client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles, type ControlFiles } from './container/control-files.ts';
 import { makeControlVolumes } from './container/control-volumes.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
+import { makeCardNodes, type CardPlaces } from './cards/card-nodes.ts';
+import { makeCardWatch } from './cards/card-watch.ts';
 import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost, NO_JOINS, NO_SOCKETS, type Host, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
@@ -56,6 +59,7 @@ import { makeTools, type ToolsConfig } from './container/tools.ts';
 import { makeProcessors } from './container/processors.ts';
 import { makeShownSizes } from './container/shown-sizes.ts';
 import { rootDiskSpace } from './usage/root-disk.ts';
+import { makeReadGpus } from './usage/gpus.ts';
 import { makeUsage } from './usage/usage.ts';
 import { watchEvents } from './client/watch.ts';
 
@@ -81,6 +85,7 @@ export interface DockerEngineOptions {
   linkLocal?: LinkLocal | undefined;
   isolation: IsolationConfig;
   sizes?: SizesConfig | undefined;
+  cards?: CardPlaces | undefined;
   log: Pick<EngineLog, 'debug' | 'info' | 'warn'>;
 }
 
@@ -106,11 +111,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   return {
     dockerImageRef: options.dockerInside?.imageRef,
-    async probe(signal) {
-      const probe = await host.probe(signal);
-      await modules.sizes.followLxcfs(signal);
-      return probe;
-    },
+    probe: (signal) => probeWith(modules, signal),
 
     ...inventory,
 
@@ -198,10 +199,18 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     async stop() {
       stopping.abort();
-      await Promise.all([...watches, runEnds.stop(), tools.stop(), modules.idMappedMounts.stop()]);
+      const parts = [runEnds, tools, modules.cards, modules.idMappedMounts];
+      await Promise.all([...watches, ...parts.map((one) => one.stop())]);
       client.stop();
     },
   };
+}
+
+async function probeWith({ host, sizes, cards }: ReturnType<typeof wireModules>, signal: AbortSignal): Promise<Probe> {
+  const probe = await host.probe(signal);
+  await sizes.followLxcfs(signal);
+  cards.follow((await host.facts(signal)).gpus);
+  return { ...probe, devices: probe.devices.map((one) => ({ ...one, findings: cards.findingsOf(one.id) })) };
 }
 
 const lacking = (text: string): EngineFault => new EngineFault('rejected', text, { retry: false });
@@ -221,7 +230,7 @@ function wireModules(options: DockerEngineOptions) {
   const limitNetworks = makeFirewall(filter);
   const ensureFirewall: EnsureFirewall = async (on) => ({ ...(await limitNetworks(on)), ...(await egress.ensure(on)) });
   const ensureIsolation = makeIsolation(options.isolation, ensureFirewall, log);
-  const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes);
+  const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes, options.cards?.smi);
   const networks = makeNetworks({ client, host, installation, pool, egress });
   const addresses = makeAddressCache();
   const images = makeDockerImages({ client, host, installation, buildLocalImage: options.buildLocalImage });
@@ -242,11 +251,13 @@ function wireModules(options: DockerEngineOptions) {
   const sizes = makeShownSizes({ client, installation, facts: host.facts, folder: sizesFolder, log });
   const folders = { files, idMappedMounts, tools };
   const shared = { client, installation, host, networks, ...folders, addresses, daemons, spare, sizes };
-  const deps = { ...shared, processors: makeProcessors(), onImageGone, log };
+  const cardNodes = makeCardNodes(options.cards);
+  const deps = { ...shared, cardNodes, processors: makeProcessors(), onImageGone, log };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
-  const usage = makeUsage(client, installation, host);
+  const cards = makeCardWatch({ log, program: options.cards?.smi });
+  const usage = makeUsage({ client, installation, host, readGpus: makeReadGpus({ client, host, cards, cardNodes }) });
   const onLost = (error: unknown, pauseMs: number): void => {
     // The probe of control reports an engine that is away.
     const level = isEngineAway(error) ? 'debug' : 'warn';
@@ -263,6 +274,7 @@ function wireModules(options: DockerEngineOptions) {
     inventory,
     save,
     usage,
+    cards,
     spare,
     sizes,
     runEnds,

@@ -29,7 +29,7 @@ export type GpuDriver = 'nvidia' | 'cdi';
 
 const PROC = '/proc/driver/nvidia/gpus';
 const SMI_MS = 30_000;
-const UUID = /^GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+export const UUID = /^GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const CDI = /^nvidia\.com\/gpu=(\d+|GPU-[0-9a-f-]+)$/;
 
 const fields = ['index', 'uuid', 'name', 'memory.total', 'mig.mode.current'] as const;
@@ -60,14 +60,17 @@ export async function readProcCards(root = PROC): Promise<Card[]> {
 }
 
 /** Null: `nvidia-smi` is absent, or cannot reach the driver. */
-const askSmi = (): Promise<Card[] | null> =>
-  promisify(execFile)('nvidia-smi', query, { timeout: SMI_MS }).then(
+export const askSmi = (program: string): Promise<Card[] | null> =>
+  promisify(execFile)(program, query, { timeout: SMI_MS }).then(
     ({ stdout }) => parseCards(stdout),
     () => null,
   );
 
 /** Reads again once the names change: without persistence a call takes seconds. */
-export function makeReadCards(ask = askSmi, root = PROC): (names: readonly string[]) => Promise<Card[]> {
+export function makeReadCards(
+  ask: () => Promise<Card[] | null>,
+  root = PROC,
+): (names: readonly string[]) => Promise<Card[]> {
   let last: { key: string; cards: Card[] } | undefined;
   return async (names) => {
     const key = [...names, ...(await readdir(root).catch(() => []))].join(' ');

@@ -12,7 +12,7 @@ import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
-import { givenGpus, makeReadCards, type GpuDriver, type HostGpu } from './cards.ts';
+import { askSmi, givenGpus, makeReadCards, type GpuDriver, type HostGpu } from './cards.ts';
 import { whyNoGpus } from './missing-gpus.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
@@ -103,10 +103,11 @@ export function makeHost(
   docker: DockerMode | null,
   ensureIsolation: EnsureIsolation,
   sizes: SizesConfig = { cpusets: true, lxcfs: null },
+  nvidiaSmi = 'nvidia-smi',
 ): Host {
   const askLxcfs =
     sizes.lxcfs === null ? async () => ({ whyNot: `${NOT_ALLOWED} (BERTH_LXCFS=off)` }) : makeLxcfs(sizes.lxcfs);
-  const readCards = makeReadCards();
+  const readCards = makeReadCards(() => askSmi(nvidiaSmi));
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {

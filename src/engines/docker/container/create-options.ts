@@ -29,13 +29,25 @@ export interface CreateContext {
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
   imageEnv?: readonly string[];
+  /** Device nodes of the GPUs, for the older runtime. */
+  gpuNodes?: readonly string[] | undefined;
   /** '': all. */
   processors?: string | undefined;
   host: HostFacts;
 }
 
 export function createOptions(spec: EngineSpec, context: CreateContext): ContainerCreateOptions {
-  const { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, processors, host } = context;
+  const {
+    installation,
+    network,
+    controlFolder,
+    toolsFolder,
+    dockerSocketFolder,
+    gpuIds,
+    gpuNodes = [],
+    processors,
+    host,
+  } = context;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
   const exposed: Record<string, Record<string, never>> = {};
   for (const { port, nodePort } of spec.nodePorts) {
@@ -85,6 +97,8 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
         : { Type: 'json-file', Config: { 'max-size': '5m', 'max-file': '2' } },
       ...(host.rootDiskLimit && spec.rootDiskGB ? { StorageOpt: { size: `${spec.rootDiskGB}G` } } : {}),
       ...(gpuIds.length > 0 ? { DeviceRequests: [deviceRequest(gpuIds, host)] } : {}),
+      // Without them a reload of systemd takes the nodes that the older runtime gives.
+      ...(gpuNodes.length > 0 ? { Devices: gpuNodes.map(deviceOf) } : {}),
     },
   };
 }
@@ -156,6 +170,8 @@ function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): 
   const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void';
   return [`NVIDIA_VISIBLE_DEVICES=${visible}`, driverParts(imageEnv), ...NOT_OF_IMAGES];
 }
+
+const deviceOf = (node: string) => ({ PathOnHost: node, PathInContainer: node, CgroupPermissions: 'rw' });
 
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>
   host.gpuDriver === 'cdi'

@@ -24,6 +24,8 @@ import {
   takenPort,
 } from '../../../docker/faults.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
+import type { CardNodes } from '../cards/card-nodes.ts';
+import { uuidOf } from '../cards/card-watch.ts';
 import { makeWarnings } from '../host/warnings.ts';
 import { keepTableEmpty } from '../network/own-table.ts';
 import type { Networks } from '../network/networks.ts';
@@ -57,6 +59,7 @@ export interface EnsureDeps {
   tools: Tools;
   sizes: ShownSizes;
   processors: Processors;
+  cardNodes: CardNodes;
   onImageGone: (ref: string) => void;
   log: Pick<EngineLog, 'warn'>;
 }
@@ -122,7 +125,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
       await client.call(signal, () => client.docker.getContainer(info.Id).unpause(request));
       return;
     }
-    await gpus.checkFree(info, facts, signal);
+    await gpus.checkFree(info, facts, signal, spec.withoutGpus);
     await updateLimits(info, attempt);
     await daemons.clear(spec, signal);
     await files.removeSockets(spec.id);
@@ -193,7 +196,7 @@ type RequestOf = ReturnType<typeof makeRequest>;
 function makeRequest({ installation, files, idMappedMounts, tools, processors }: EnsureDeps) {
   return async (
     { spec, network, facts }: Attempt,
-    grants: Pick<CreateContext, 'gpuIds' | 'imageEnv' | 'dockerSocketFolder'>,
+    grants: Pick<CreateContext, 'gpuIds' | 'gpuNodes' | 'imageEnv' | 'dockerSocketFolder'>,
   ): Promise<ContainerCreateOptions> => {
     const toolsFolder = await tools.folder();
     const controlFolder = files.source(spec.id);
@@ -212,7 +215,7 @@ function makeRequest({ installation, files, idMappedMounts, tools, processors }:
 
 /** Creates the container; returns its id, or null when the name is taken. */
 function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestOf }) {
-  const { client, networks, daemons, gpus, processors, requestOf, log } = deps;
+  const { client, networks, daemons, gpus, cardNodes, processors, requestOf, log } = deps;
 
   return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
     const { spec, facts, signal } = attempt;
@@ -222,7 +225,9 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
     try {
       const imageEnv = facts.gpuDriver === null ? [] : await envOfImage(client, spec.imageRef, signal);
       return await gpus.withChosen(spec, facts, signal, async (gpuIds) => {
-        const options = await requestOf(attempt, { gpuIds, imageEnv, dockerSocketFolder });
+        const uuids = facts.gpus.filter(({ id }) => gpuIds.includes(id)).flatMap((gpu) => uuidOf(gpu) ?? []);
+        const gpuNodes = facts.gpuDriver === 'nvidia' && uuids.length > 0 ? await cardNodes.forContainer(uuids) : [];
+        const options = await requestOf(attempt, { gpuIds, gpuNodes, imageEnv, dockerSocketFolder });
         const request = { ...options, abortSignal: signal };
         return (await client.call(signal, () => client.docker.createContainer(request))).id;
       });

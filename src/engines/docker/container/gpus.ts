@@ -41,13 +41,18 @@ export function devicesFor(model: string | undefined, gpus: readonly HostGpu[]):
 export interface GpuAllocator {
   /** Runs `create` with chosen ids, one call at a time. Faults: `no_capacity`, `rejected`. */
   withChosen<T>(
-    wanted: Pick<EngineSpec, 'gpus' | 'gpuName'>,
+    wanted: Pick<EngineSpec, 'gpus' | 'gpuName' | 'withoutGpus'>,
     facts: HostFacts,
     signal: AbortSignal,
     create: (ids: readonly string[]) => Promise<T>,
   ): Promise<T>;
-  /** Throws `no_capacity` when another running container holds a GPU of this stopped one. */
-  checkFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void>;
+  /** Throws `no_capacity` when a GPU of this stopped container is not for it now. */
+  checkFree(
+    info: ContainerInspectInfo,
+    facts: HostFacts,
+    signal: AbortSignal,
+    withoutGpus: EngineSpec['withoutGpus'],
+  ): Promise<void>;
 }
 
 export function makeGpuAllocator(client: DockerClient, installation: string): GpuAllocator {
@@ -68,7 +73,7 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
   }
 
   return {
-    async withChosen({ gpus: count, gpuName }, facts, signal, create) {
+    async withChosen({ gpus: count, gpuName, withoutGpus }, facts, signal, create) {
       if (count === 0) return create([]);
       return creations.run(
         async () => {
@@ -78,16 +83,18 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
             const text = `the instance needs ${count} GPUs, and the host has ${devices.length}${model}; choose a type with fewer GPUs`;
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
-          const chosen = chooseGpus(count, devices, await listHolders(facts, signal));
+          const fit = devices.filter((id) => withoutGpus?.has(id) !== true);
+          const chosen = chooseGpus(count, fit, await listHolders(facts, signal));
           if (chosen === null) throw gpusTaken();
           return create(chosen);
         },
         { signal },
       );
     },
-    async checkFree(info, facts, signal) {
+    async checkFree(info, facts, signal, withoutGpus) {
       const ids = idsOf(info.Config.Labels, facts.gpus);
       if (ids.length === 0 || facts.gpuDriver === null) return;
+      if (ids.some((id) => withoutGpus?.has(id))) throw gpuSick();
       const taken = (await listHolders(facts, signal))
         .filter(({ name, running }) => running && name !== info.Id)
         .flatMap((holder) => holder.ids);
@@ -95,6 +102,12 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
     },
   };
 }
+
+const gpuSick = (): EngineFault =>
+  new EngineFault('no_capacity', 'a GPU of the instance is in quarantine; the operator can say more, and return it', {
+    retry: true,
+    reason: 'gpuBusy',
+  });
 
 const gpusTaken = (): EngineFault =>
   new EngineFault('no_capacity', 'other instances use the GPUs of the host at the moment; Berth retries', {

@@ -10,7 +10,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
-import type { Engine, GpuUsage, Usage, UsageOptions } from '../../contract.ts';
+import type { Engine, Usage, UsageOptions } from '../../contract.ts';
 import { containerName } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
@@ -19,18 +19,24 @@ import { abortFault, isContainerGone } from '../../../docker/faults.ts';
 import { currentGpuId } from '../client/cards.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
 import { countRootDisk } from './root-disk.ts';
+import type { ReadGpus } from './gpus.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
-import { runCommand } from '../exec/exec.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
 
 const MIN_INTERVAL_MS = 1_000;
-const GPU_DEADLINE_MS = 5_000;
 const INSPECTS_AT_ONCE = 8;
 /** Sizing a root disk walks all files: many at once saturate the host's disk. */
 const DISKS_AT_ONCE = 4;
 const MAX_INSTANCES = 100_000;
 
-export function makeUsage(client: DockerClient, installation: string, host: Host): Engine['usage'] {
+interface UsageDeps {
+  client: DockerClient;
+  installation: string;
+  host: Host;
+  readGpus: ReadGpus;
+}
+
+export function makeUsage({ client, installation, host, readGpus }: UsageDeps): Engine['usage'] {
   const { docker, call } = client;
   const previous = makeBoundedMap<Reading>({ maxEntries: MAX_INSTANCES });
   const runs = makeBoundedMap<Run>({ maxEntries: MAX_INSTANCES });
@@ -55,16 +61,6 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
     if (now.atMs <= since.atMs) return null;
     previous.set(id, now);
     return [since, now];
-  }
-
-  /** Runs nvidia-smi inside: the engine counts no GPUs. */
-  async function readGpus({ info, gpuIds }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
-    if (gpuIds.length === 0) return null;
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
-    const result = await runCommand({ client, info, command: gpuCommand, signal: deadline }).catch(() => null);
-    const gpus = result?.exitCode === 0 ? parseGpus(result.stdout) : null;
-    // A line for another number of GPUs tells not which is which.
-    return gpus?.length === gpuIds.length ? gpus.map((gpu, nth) => ({ ...gpu, deviceId: gpuIds[nth] })) : gpus;
   }
 
   async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions) {
@@ -178,35 +174,4 @@ function usageOf([since, { cpuNs, ...now }]: [since: Reading, now: Reading], gpu
   // CPU nanoseconds per millisecond, in thousandths of a core.
   const cpuMilli = cpuOverMs === 0 ? 0 : Math.max(0, Math.round((cpuNs - since.cpuNs) / 1000 / cpuOverMs));
   return { ...now, cpuMilli, cpuOverMs, cpuTimeMs: cpuNs / 1e6, gpus, rootDiskBytes: null };
-}
-
-const gpuFields = ['utilization.gpu', 'memory.used', 'memory.total', 'power.draw', 'temperature.gpu'] as const;
-
-const gpuCommand = ['nvidia-smi', `--query-gpu=${gpuFields.join(',')}`, '--format=csv,noheader,nounits'];
-
-const MIB = 1024 * 1024;
-
-/** Expects a line per GPU, with missing figures in brackets. Null for any other output. */
-function parseGpus(text: string): GpuUsage[] | null {
-  const gpus: GpuUsage[] = [];
-  for (const line of text.trim().split('\n')) {
-    const cells = line.split(',').map((cell) => cell.trim());
-    if (cells.length !== gpuFields.length) return null;
-    const [busy, used, total, watts, celsius] = cells.map((cell) =>
-      /^\[.*\]$/.test(cell) ? null : Number(cell || 'none'),
-    );
-    const scale = (figure: number | null | undefined, unit: number): number | null =>
-      figure === null || figure === undefined ? null : Math.round(figure * unit);
-    const gpu = {
-      busyPercent: scale(busy, 1),
-      memoryUsedBytes: scale(used, MIB),
-      memoryTotalBytes: scale(total, MIB),
-      powerMilliwatts: scale(watts, 1_000),
-      temperatureCelsius: scale(celsius, 1),
-    };
-    if (Object.values(gpu).some((figure) => Number.isNaN(figure) || (figure ?? 0) < 0)) return null;
-    if ((gpu.busyPercent ?? 0) > 100) return null;
-    gpus.push(gpu);
-  }
-  return gpus;
 }

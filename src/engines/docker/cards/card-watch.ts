@@ -1,0 +1,134 @@
+/** Readings of the host's cards: figures for the usage of instances, and findings about health. */
+import { findingOfXid, findingsOf, type CardFinding } from '../../../domain/regions/card-health.ts';
+import { errorText } from '../../../domain/kernel/unknown-error.ts';
+import type { GpuUsage } from '../../contract.ts';
+import type { EngineLog } from '../../engine-log.ts';
+import { UUID, type HostGpu } from '../client/cards.ts';
+import { INTERVAL_MS, runCardLoop } from './card-loop.ts';
+import { followKernelLog, type PlacedXid } from './kernel-log.ts';
+import { parseReading, placeOf, unknownFigures, type CardReading } from './readings.ts';
+
+const STALE_MS = 3 * INTERVAL_MS;
+/** Longer than a silent command lasts, and its next start. */
+const LOST_MS = 9 * INTERVAL_MS;
+export const WELL_MS = 60_000;
+const NO_HANDLE = /^Unable to determine the device handle for (GPU ?[0-9a-f:.]+): /i;
+
+interface WatchedCard {
+  place: string;
+  figures: CardReading['figures'];
+  firstMs: number;
+  atMs: number;
+  found: Map<string, { finding: CardFinding; atMs: number }>;
+}
+
+export interface CardWatch {
+  /** Reads the cards that `nvidia-smi` of this host knows, from now on. */
+  follow(gpus: readonly HostGpu[]): void;
+  /** Undefined: the card is not read here. */
+  usageOf(id: string): GpuUsage | undefined;
+  uuidOf(id: string): string | undefined;
+  /** Undefined: unknown. */
+  findingsOf(id: string): CardFinding[] | undefined;
+  stop(): Promise<void>;
+}
+
+export interface CardWatchOptions {
+  log: Pick<EngineLog, 'debug'>;
+  program?: string | undefined;
+  kernelLog?: { path: string; pollMs: number };
+  now?: () => number;
+}
+
+export const uuidOf = ({ id, otherIds, memoryMiB }: HostGpu): string | undefined =>
+  memoryMiB === null ? undefined : [id, ...otherIds].find((name) => UUID.test(name));
+
+export function makeCardWatch(options: CardWatchOptions): CardWatch {
+  const { log, program = 'nvidia-smi', kernelLog, now = () => performance.now() } = options;
+  const cards = new Map<string, WatchedCard>();
+  const xids = new Map<string, Map<number, PlacedXid>>();
+  const withoutHandle = new Set<string>();
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let uuids = new Map<string, string>();
+  let watching: Promise<unknown> | undefined;
+
+  function note(card: WatchedCard | undefined, findings: readonly CardFinding[]): void {
+    for (const finding of findings) card?.found.set(finding.reason, { finding, atMs: now() });
+  }
+
+  const atPlace = (place: string): WatchedCard | undefined => [...cards.values()].find((card) => card.place === place);
+
+  const lost = findingsOf({ isLost: true, recovery: null, eccUncorrected: null });
+
+  function onLine(line: string, fields: readonly string[]): boolean {
+    const place = placeOf(NO_HANDLE.exec(line)?.[1] ?? '');
+    if (place !== null) {
+      withoutHandle.add(place);
+      note(atPlace(place), lost);
+    }
+    const reading = parseReading(line, fields);
+    if (reading === null) return false;
+    const known = reading.uuid === null ? atPlace(reading.place) : cards.get(reading.uuid);
+    const atMs = now();
+    const card = known ?? { firstMs: atMs, atMs, found: new Map(), place: reading.place, figures: unknownFigures };
+    if (reading.uuid !== null) cards.set(reading.uuid, card);
+    if (!reading.isLost) Object.assign(card, { place: reading.place, figures: reading.figures, atMs });
+    note(card, findingsOf(reading));
+    return true;
+  }
+
+  /** A card without a handle ends the command before it prints the others. */
+  function only(): string[] | null {
+    if (withoutHandle.size === 0) return null;
+    const all = [...new Set(uuids.values())];
+    const others = all.filter((uuid) => !withoutHandle.has(cards.get(uuid)?.place ?? ''));
+    withoutHandle.clear();
+    return others.length === 0 ? null : others;
+  }
+
+  function onXid(xid: PlacedXid): void {
+    const ofCard = xids.get(xid.place) ?? new Map<number, PlacedXid>();
+    xids.set(xid.place, ofCard.set(xid.code, xid));
+  }
+
+  const cardOf = (id: string): WatchedCard | undefined => cards.get(uuids.get(id) ?? '');
+
+  return {
+    follow(gpus) {
+      uuids = new Map(
+        gpus.flatMap((gpu) => {
+          const uuid = uuidOf(gpu);
+          return uuid === undefined ? [] : [gpu.id, ...gpu.otherIds].map((name): [string, string] => [name, uuid]);
+        }),
+      );
+      if (uuids.size === 0) return;
+      const onEnd = (error: unknown): void => log.debug({ reason: errorText(error) }, 'nvidia-smi is started again');
+      watching ??= Promise.all([
+        runCardLoop({ program, onLine, only, onEnd, signal }),
+        followKernelLog(onXid, signal, kernelLog),
+      ]);
+    },
+    usageOf(id) {
+      if (!uuids.has(id)) return undefined;
+      const card = cardOf(id);
+      const isFresh = card !== undefined && now() - card.atMs < STALE_MS;
+      return { deviceId: id, ...(isFresh ? card.figures : unknownFigures) };
+    },
+    uuidOf: (id) => uuids.get(id),
+    findingsOf(id) {
+      const card = cardOf(id);
+      if (card === undefined) return undefined;
+      const nowMs = now();
+      if (nowMs - card.atMs > LOST_MS) note(card, lost);
+      const recent = [...card.found.values()].filter(({ atMs }) => nowMs - atMs < WELL_MS);
+      const ofKernel = [...(xids.get(card.place)?.values() ?? [])].flatMap(findingOfXid);
+      const all = [...ofKernel, ...recent.map(({ finding }) => finding)];
+      return all.length === 0 && nowMs - card.firstMs < WELL_MS ? undefined : all;
+    },
+    async stop() {
+      stopping.abort();
+      await watching;
+    },
+  };
+}

@@ -1,0 +1,70 @@
+/** Readings of cards, from lines of `nvidia-smi --query-gpu`. */
+import type { CardSigns } from '../../../domain/regions/card-health.ts';
+import type { GpuUsage } from '../../contract.ts';
+import { UUID } from '../client/cards.ts';
+
+export const readingFields = [
+  'uuid',
+  'pci.bus_id',
+  'utilization.gpu',
+  'memory.used',
+  'memory.total',
+  'power.draw',
+  'temperature.gpu',
+  'ecc.errors.uncorrected.volatile.total',
+  'gpu_recovery_action',
+] as const;
+
+export interface CardReading extends CardSigns {
+  uuid: string | null;
+  /** Domain, bus and device, without the function. */
+  place: string;
+  figures: Omit<GpuUsage, 'deviceId'>;
+}
+
+const MIB = 1024 * 1024;
+const PLACE = /^(?:GPU ?)?[0-9a-f]{0,4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-9a-f])?$/i;
+
+/** `0000:00:06` of `00000000:00:06.0`, as the kernel's log shortens it. */
+export const placeOf = (busId: string): string | null => PLACE.exec(busId)?.[1]?.toLowerCase() ?? null;
+
+export const unknownFigures: CardReading['figures'] = {
+  busyPercent: null,
+  memoryUsedBytes: null,
+  memoryTotalBytes: null,
+  powerMilliwatts: null,
+  temperatureCelsius: null,
+};
+
+/** In place of a figure. Single ones fail on healthy cards, too. */
+const FAILED = /ERR!|Unknown Error/i;
+const LOST = /GPU is lost/i;
+
+/** Null: not the line of a card. A figure that is missing or impossible is null. */
+export function parseReading(line: string, fields: readonly string[]): CardReading | null {
+  const cells = line.split(', ').map((cell) => cell.trim());
+  const cell = (field: (typeof readingFields)[number]): string => cells[fields.indexOf(field)] ?? '';
+  const place = placeOf(cell('pci.bus_id'));
+  if (cells.length !== fields.length || place === null) return null;
+  const figure = (field: (typeof readingFields)[number], unit: number, max = Infinity): number | null => {
+    const value = /^\d+(?:\.\d+)?$/.test(cell(field)) ? Math.round(Number(cell(field)) * unit) : Number.NaN;
+    return value <= max ? value : null;
+  };
+  const figures = {
+    busyPercent: figure('utilization.gpu', 1, 100),
+    memoryUsedBytes: figure('memory.used', MIB),
+    memoryTotalBytes: figure('memory.total', MIB),
+    powerMilliwatts: figure('power.draw', 1_000),
+    temperatureCelsius: figure('temperature.gpu', 1),
+  };
+  const { busyPercent, memoryUsedBytes, temperatureCelsius } = figures;
+  const isMute = busyPercent === null && memoryUsedBytes === null && temperatureCelsius === null;
+  return {
+    uuid: UUID.test(cell('uuid')) ? cell('uuid') : null,
+    place,
+    figures,
+    isLost: LOST.test(line) || (isMute && FAILED.test(line)),
+    recovery: /^(?:|None|\[.*\])$/.test(cell('gpu_recovery_action')) ? null : cell('gpu_recovery_action'),
+    eccUncorrected: figure('ecc.errors.uncorrected.volatile.total', 1),
+  };
+}

@@ -1,0 +1,133 @@
+/** Cards on a real daemon without any: plain devices, and a program that prints readings. */
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { expect, it, onTestFinished } from 'vitest';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { containerName, labels } from '../../../src/engines/labels.ts';
+import { cardOf, makeFakeSmi } from '../../fixtures/nvidia-smi.ts';
+import { deadline, until, type Subject } from '../../conformance/subject.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { withSocket } from './sockets.ts';
+
+let fixture: DockerFixture;
+let subject: Subject;
+onDocker((made) => {
+  ({ fixture, subject } = made);
+});
+
+const run = promisify(execFile);
+const uuids = [cardOf(0), cardOf(1)].map((card) => card['uuid'] ?? '');
+
+/** The daemon, with the older runtime of cards; counts commands that are run in instances. */
+function withRuntime() {
+  const socketPath = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
+  const commands: string[] = [];
+  const server = http.createServer((request, response) => {
+    const { url = '', method, headers } = request;
+    if (url.includes('/exec')) commands.push(url);
+    const onward = http.request({ socketPath, path: url, method, headers }, (answer) => {
+      const pass = async (): Promise<void> => {
+        const isInfo = url.split('?')[0]?.endsWith('/info');
+        if (!isInfo) {
+          response.writeHead(answer.statusCode ?? 500, answer.headers);
+          return void answer.pipe(response);
+        }
+        const info = JSON.parse(await text(answer));
+        response.end(JSON.stringify({ ...info, Runtimes: { ...info.Runtimes, nvidia: { path: 'nvidia' } } }));
+      };
+      void pass();
+    });
+    request.pipe(onward);
+  });
+  return { server, commands };
+}
+
+/** Starts an instance of the label that has one plain device. */
+async function startWithCard(spec: EngineSpec, id: string, node = '/dev/null'): Promise<void> {
+  await fixture.leaveHalfMade(spec);
+  const name = containerName(spec.id);
+  const { Config, HostConfig } = await fixture.inspect(spec.id);
+  await fixture.docker.getContainer(name).remove({ force: true });
+  const Devices = [{ PathOnHost: node, PathInContainer: '/dev/nvidia0', CgroupPermissions: 'rw' }];
+  await fixture.docker.createContainer({
+    ...Config,
+    name,
+    Labels: { ...Config.Labels, [labels.gpus]: id },
+    Entrypoint: ['/bin/sh', '-c', 'while :; do sleep 1; done'],
+    HostConfig: { ...HostConfig, Devices },
+  });
+  await fixture.docker.getContainer(name).start();
+}
+
+it('reads cards of instances by their UUIDs, with one process and no command inside', async () => {
+  const smi = await makeFakeSmi();
+  onTestFinished(() => smi.remove());
+  await smi.show([cardOf(0, { 'utilization.gpu': '93' }), cardOf(1, { 'utilization.gpu': '4' })]);
+  const [one, other] = [subject.spec(), subject.spec()];
+  await startWithCard(one, uuids[1] ?? '');
+  await startWithCard(other, uuids[0] ?? '');
+  const { server, commands } = withRuntime();
+  await withSocket(fixture, server, async (socketPath) => {
+    const engine = fixture.make({ endpoint: { socketPath }, cards: { smi: smi.program } });
+    const { devices } = await engine.probe(deadline());
+    expect(devices.map(({ id }) => id)).toEqual(uuids);
+    const options = { countersOnly: true };
+    const busy = async () => {
+      const usages = await engine.usage([one.id, other.id], deadline(), options);
+      return [one, other].map(({ id }) =>
+        usages.get(id)?.gpus?.map(({ deviceId, busyPercent }) => [deviceId, busyPercent]),
+      );
+    };
+    await until('all cards are read', async () => (await busy()).every((gpus) => gpus?.[0]?.[1] !== null));
+    expect(await busy()).toEqual([[[uuids[1], 4]], [[uuids[0], 93]]]);
+    await engine.stop();
+  });
+  expect(commands).toEqual([]);
+  expect(await smi.loops()).toHaveLength(1);
+});
+
+it('says that the host has taken a card, whatever is in the instance', async ({ skip }) => {
+  const cgroup = await readFile('/proc/self/cgroup', 'utf8');
+  skip(!/:devices:/.test(cgroup), 'the host has no control groups of the first version');
+  const smi = await makeFakeSmi();
+  const root = await mkdtemp(path.join(tmpdir(), 'cards-'));
+  onTestFinished(async () => {
+    await smi.remove();
+    await rm(root, { recursive: true });
+  });
+  await smi.show([cardOf(0)]);
+  const places = { smi: smi.program, proc: path.join(root, 'proc'), dev: path.join(root, 'dev') };
+  await mkdir(path.join(places.proc, '0000:00:00.0'), { recursive: true });
+  await mkdir(places.dev);
+  const information = `Model: NVIDIA H200\nGPU UUID: ${uuids[0]}\nDevice Minor: 0\n`;
+  await writeFile(path.join(places.proc, '0000:00:00.0', 'information'), information);
+  await run('mknod', [path.join(places.dev, 'nvidia0'), 'c', '195', '0']);
+  const spec = subject.spec();
+  await startWithCard(spec, uuids[0] ?? '', path.join(places.dev, 'nvidia0'));
+  const { server } = withRuntime();
+  await withSocket(fixture, server, async (socketPath) => {
+    const engine = fixture.make({ endpoint: { socketPath }, cards: places });
+    await engine.probe(deadline());
+    const isTaken = async () => {
+      const usage = await engine.usage([spec.id], deadline(), { countersOnly: true });
+      return usage.get(spec.id)?.gpus?.map((gpu) => gpu.isTaken === true);
+    };
+    expect(await isTaken()).toEqual([false]);
+    await subject.exec(spec.id, 'mv', '/dev/nvidia0', '/dev/hidden');
+    expect(await isTaken()).toEqual([false]);
+    const { Id, State } = await fixture.inspect(spec.id);
+    const [, group = ''] = /:devices:(.*)$/m.exec(await readFile(`/proc/${State.Pid}/cgroup`, 'utf8')) ?? [];
+    expect(group).toContain(Id);
+    // What systemd does at a reload, of rules that it did not make.
+    await writeFile(`/sys/fs/cgroup/devices${group}/devices.deny`, 'c 195:0 rwm');
+    expect(await isTaken()).toEqual([true]);
+    await fixture.docker.getContainer(Id).restart();
+    await until('the run has the card again', async () => (await isTaken())?.[0] === false);
+    await engine.stop();
+  });
+});
