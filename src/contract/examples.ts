@@ -277,6 +277,7 @@ const values: Record<string, Json> = {
   architecture: 'amd64',
   balance: 100,
   because: 'a kernel is busy',
+  cardId: 'GPU-11111111-2222-3333-4444-555555555555',
   chargeMode: 'perHour',
   command: ['python', '--version'],
   consistency: 'atomic',

@@ -31,6 +31,7 @@ import { auditRoutes } from './access/audit.ts';
 import { fleetRoutes } from './regions/fleet.ts';
 import { operatorInstanceRoutes } from './compute/operator.ts';
 import { operatorVolumeRoutes } from './storage/operator-volume.ts';
+import { cardRoutes } from './regions/card.ts';
 import { drainRoutes } from './regions/drain.ts';
 import { egressRoutes } from './compute/egress.ts';
 import { managedAccountRoutes } from './access/managed-account.ts';
@@ -80,6 +81,7 @@ export const routes = {
   ...fleetRoutes,
   ...operatorInstanceRoutes,
   ...operatorVolumeRoutes,
+  ...cardRoutes,
   ...drainRoutes,
   ...egressRoutes,
   ...managedAccountRoutes,

@@ -11,6 +11,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0001-schema'),
   fromFiles('0002-due-acts'),
   fromFiles('0003-gpus-by-name'),
+  fromFiles('0004-quarantine'),
 ];
 
 export async function openStore(options: {

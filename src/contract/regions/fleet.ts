@@ -28,12 +28,14 @@ const holder = answer(
 );
 const gpu = answer('FleetGpu', {
   index: integer('Position among the GPUs of the region, from 0'),
+  cardId: text('ID of the GPU'),
   model: text('Model as the engine reports it'),
   holder: holder.nullable().describe('The instance that holds the GPU; null: free'),
   holderIsExact: flag(
     'Whether the engine says that this very GPU is held; `false`: one of its model is, and it is drawn here',
   ),
   busyPercent: numberOrNull('Utilization by the last sample; null without one'),
+  quarantine: z.array(z.string()).describe('Reasons for which the GPU takes no launches; empty: it takes them'),
 });
 const host = answer('FleetHost', {
   cpuCores: decimal('CPU cores'),

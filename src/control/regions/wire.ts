@@ -10,6 +10,7 @@ import {
 import type { MeteredDeps } from '../money/ports.ts';
 import type { FreeSpaceMonitor } from '../storage/ports.ts';
 import { makeAddRegion } from './add-region.ts';
+import { makeReturnCard, type ReturnCard } from './capacity/card-quarantine.ts';
 import { makeCatalog, type Catalog } from './capacity/catalog.ts';
 import { makeDrainStops } from './capacity/drain.ts';
 import { makeFleet, type FleetDeps, type Fleet } from './capacity/fleet.ts';
@@ -50,6 +51,7 @@ const REGION_TEXTS_INTERVAL_MS = 3_000;
 export interface RegionsUseCases {
   catalog: Catalog;
   fleet: Fleet;
+  returnCard: ReturnCard;
   images: Images;
   registries: Registries;
   priceHistory: PriceHistory;
@@ -84,6 +86,7 @@ export function wireRegions(given: Given) {
     return {
       catalog: makeCatalog(deps),
       fleet: makeFleet({ ...deps, ...needs }),
+      returnCard: makeReturnCard({ ...deps, probeSoon: () => scheduler.runSoon(PROBE) }),
       images: makeImages(deps),
       registries,
       priceHistory: { ...makePriceHistory(deps), withdraw: makeWithdrawPrices(deps) },

@@ -41,6 +41,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   pool: 'living',
   portShare: 'expires',
   priceChange: 'books',
+  quarantine: 'living',
   quota: 'living',
   region: 'living',
   registryCredential: 'living',

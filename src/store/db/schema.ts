@@ -362,6 +362,17 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
+export interface QuarantineTable {
+  /** `<regionId>/<cardId>/<reason>`. */
+  id: string;
+  regionId: string;
+  cardId: string;
+  reason: string;
+  evidence: string;
+  sinceMs: number;
+  isReturned: Generated<Flag>;
+}
+
 export interface Schema extends AccountSchema, AuditSchema, BillingSchema, WebhookSchema {
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
@@ -384,4 +395,5 @@ export interface Schema extends AccountSchema, AuditSchema, BillingSchema, Webho
   orphan: OrphanTable;
   portShare: PortShareTable;
   egress: EgressTable;
+  quarantine: QuarantineTable;
 }

@@ -9,6 +9,9 @@ import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { containerName, labels } from '../../../src/engines/labels.ts';
+import { makeDockerClient } from '../../../src/docker/docker-client.ts';
+import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
+import { hostGpu } from '../../fixtures/host-gpu.ts';
 import { cardOf, makeFakeSmi } from '../../fixtures/nvidia-smi.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
@@ -130,4 +133,21 @@ it('says that the host has taken a card, whatever is in the instance', async ({ 
     await until('the run has the card again', async () => (await isTaken())?.[0] === false);
     await engine.stop();
   });
+});
+
+it('gives a start no card in quarantine, and lets a stopped instance of one wait', async () => {
+  const client = makeDockerClient(endpoint);
+  onTestFinished(() => client.stop());
+  const facts = { ...fixture.facts, gpuDriver: 'cdi' as const, gpus: uuids.map((id) => hostGpu({ id })) };
+  const allocator = makeGpuAllocator(client, fixture.installation);
+  const chosenWithout = (...ids: string[]) =>
+    allocator.withChosen({ gpus: 1, withoutGpus: new Set(ids) }, facts, deadline(), async (chosen) => chosen);
+  expect(await chosenWithout(uuids[0] ?? '')).toEqual([uuids[1]]);
+  await expect(chosenWithout(...uuids)).rejects.toMatchObject({ kind: 'no_capacity', retry: true, reason: 'gpuBusy' });
+  const spec = subject.spec();
+  await startWithCard(spec, uuids[0] ?? '');
+  const info = await fixture.inspect(spec.id);
+  const sick = allocator.checkFree(info, facts, deadline(), new Set([uuids[0] ?? '']));
+  await expect(sick).rejects.toMatchObject({ kind: 'no_capacity', retry: true, message: /in quarantine/ });
+  await allocator.checkFree(info, facts, deadline(), new Set([uuids[1] ?? '']));
 });

@@ -92,6 +92,8 @@ export const activity = {
     'billing.startsRefused': 'starts are refused: no money',
     'billing.stopped': 'instances stopped: no money',
     'billing.warned': 'money runs out',
+    'card.quarantined': 'a GPU takes no launches',
+    'card.returned': 'a GPU takes launches again',
     'disk.nearlyFull': 'nearly full',
     'egress.changed': 'rules changed',
     'image.created': 'added',

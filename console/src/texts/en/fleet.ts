@@ -29,6 +29,8 @@ export const fleet = {
   whoFills: 'Who fills the disks',
   gpus: 'GPUs',
   freeGpu: 'free',
+  noHolder: 'held by nobody',
+  quarantine: (reasons: string) => `takes no launches: ${reasons}`,
   heldBy: (instance: string, user: string) => `held by ${instance} of ${user}`,
   busy: (load: string) => `${load} busy`,
   notExact: 'The engine does not say which GPU an instance holds: one of its model is drawn as held.',

@@ -23,6 +23,8 @@ export const fleet: Texts['fleet'] = {
   whoFills: '查看谁占用磁盘',
   gpus: 'GPU',
   freeGpu: '空闲',
+  noHolder: '无人占用',
+  quarantine: (reasons) => `不接受启动：${reasons}`,
   heldBy: (instance, user) => `由 ${user} 的 ${instance} 占用`,
   busy: (load) => `负载 ${load}`,
   notExact: '引擎未说明实例占用哪个 GPU：按型号标示。',

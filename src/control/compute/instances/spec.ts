@@ -11,6 +11,7 @@ import { ownDisks, ownMountPaths } from '../../../domain/compute/instance-disks.
 import { shellExports } from '../../../domain/compute/environment.ts';
 import type { Db } from '../../../store/store.ts';
 import { authorizedKeysOf } from '../../../store/tables/keys.ts';
+import { quarantinedCards } from '../../../store/tables/quarantine.ts';
 import { volumeStatusesOf } from '../../../store/tables/volumes.ts';
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
@@ -150,6 +151,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     memoryMiB,
     gpus: countGpus(gpus),
     gpuName: spec.type.gpuName,
+    withoutGpus: countGpus(gpus) === 0 ? undefined : await quarantinedCards(deps.store.read, spec.regionId),
     spot: spec.isSpot,
     runtime: spec.type.runtime,
     rootDiskGB: spec.type.rootDiskGB,

@@ -18,6 +18,7 @@ import { freeGB } from '../../../domain/storage/pool.ts';
 import { queueLength } from '../../../store/tables/capacity.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../store/tables/catalog.ts';
 import { capacityHolders, usageOfPools, type CapacityHolder } from '../../../store/tables/fleet.ts';
+import { quarantinesOf } from '../../../store/tables/quarantine.ts';
 import { poolId, poolsOf } from '../../../store/tables/pools.ts';
 import { hostsOf } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
@@ -31,6 +32,12 @@ export interface FleetResource {
   used: number | null;
 }
 
+export interface FleetGpu extends HeldGpu {
+  cardId: string;
+  /** Reasons for which it takes no launches. */
+  quarantine: string[];
+}
+
 export interface FleetRegion {
   region: Region;
   isRetired: boolean;
@@ -41,7 +48,7 @@ export interface FleetRegion {
   resources: { cpuMilli: FleetResource; memoryMiB: FleetResource; gpus: FleetResource; nodePorts: FleetResource };
   /** Null: the region is one host. */
   hosts: readonly Capacity[] | null;
-  gpus: HeldGpu[];
+  gpus: FleetGpu[];
   pools: {
     name: string;
     totalGB: number;
@@ -75,7 +82,13 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
     const { regionId, health } = drivers;
     const holders = (await capacityHolders(read, regionId)).map((row) => ({ row, latest: sampler.latestOf(row.id) }));
     const { available } = await availableBehindQueue(read, counted, time.now());
-    const gpus = assignGpus(devicesOf(drivers), holders.map(gpuHolderOf));
+    const devices = devicesOf(drivers);
+    const sick = (await quarantinesOf(read, regionId)).filter(({ isReturned }) => !isReturned);
+    const gpus = assignGpus(devices, holders.map(gpuHolderOf)).map((held, nth): FleetGpu => {
+      const cardId = devices[nth]?.id ?? '';
+      const quarantine = sick.filter((one) => one.cardId === cardId).map(({ reason }) => reason);
+      return { ...held, cardId, quarantine };
+    });
     const hosts = hostsOf(drivers);
     const isOpen = health.probe !== null && counted.used.nodePorts < counted.total.nodePorts;
     return {

@@ -10,6 +10,7 @@ import {
 } from '../../../store/tables/catalog.ts';
 import { countGpus, isNoModel } from '../../../domain/regions/catalog.ts';
 import { fits, smallestRoomPerGpu } from '../../../domain/regions/placement.ts';
+import { withoutSickCards } from './card-quarantine.ts';
 import { reevaluateQueue } from './queue.ts';
 import {
   makeEachRegion,
@@ -43,7 +44,8 @@ async function probeEngine(
 ): Promise<void> {
   const answeredBefore = drivers.health.answers;
   try {
-    const probe = await drivers.engine.probe(deadlineWithin(deps, PROBE_DEADLINE_MS));
+    const answer = await drivers.engine.probe(deadlineWithin(deps, PROBE_DEADLINE_MS));
+    const probe = await withoutSickCards(deps, drivers.regionId, answer);
     drivers.health = { probe, answers: true, text: `${probe.version} answers` };
     await saveCapacity(deps, drivers);
     outages.delete(drivers);

@@ -50,8 +50,9 @@ function fleetRegion({
       gpuNum: countGpus(ofHost),
       gpuName: Object.keys(ofHost).join(', '),
     })),
-    gpus: gpus.map(({ model, holder, isExact, busyPercent }, index) => ({
+    gpus: gpus.map(({ cardId, model, holder, isExact, busyPercent, quarantine }, index) => ({
       index,
+      cardId,
       model,
       holder: holder && {
         instanceId: holder.instanceId,
@@ -61,6 +62,7 @@ function fleetRegion({
       },
       holderIsExact: isExact,
       busyPercent,
+      quarantine,
     })),
     pools: pools.map(({ fileSystem, ...pool }) => ({
       name: pool.name,
@@ -84,7 +86,7 @@ function fleetRegion({
 
 export const regionHandlers = (control: Control) => {
   const { catalog, fleet, images, registries, operator, priceHistory } = control;
-  const { offeredTypes, offeredImages, regionAdministration } = control;
+  const { offeredTypes, offeredImages, regionAdministration, returnCard } = control;
   return {
     catalog: presented(catalog.families, (instanceInfos) => ({ instanceInfos })),
     async listRegions() {
@@ -95,6 +97,7 @@ export const regionHandlers = (control: Control) => {
       }));
       return { regions };
     },
+    returnCard,
     fleet: presented(fleet.read, (regions) => ({ regions: regions.map(fleetRegion) })),
     async drainRegion(caller, { stopRunningAfterMinutes: minutes, ...body }, idempotency) {
       const request = { ...body, stopRunningAfterMs: minutes === undefined ? undefined : minutes * MINUTE_MS };

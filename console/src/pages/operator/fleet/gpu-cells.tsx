@@ -23,18 +23,29 @@ export function GpuCells({ gpus }: { gpus: readonly FleetGpu[] }) {
   );
 }
 
-function Cell({ gpu: { index, model, holder, busyPercent } }: { gpu: FleetGpu }) {
+function Cell({ gpu: { index, model, holder, busyPercent, quarantine } }: { gpu: FleetGpu }) {
   const { fleet } = useTexts();
   const { percent } = useFormat();
   const load = busyPercent === null ? null : percent(busyPercent / 100);
   const label = [
     `${index}: ${model === '' ? 'GPU' : model}`,
-    holder === null ? fleet.freeGpu : fleet.heldBy(holder.name, holder.username),
+    holder === null
+      ? quarantine.length === 0
+        ? fleet.freeGpu
+        : fleet.noHolder
+      : fleet.heldBy(holder.name, holder.username),
     ...(load === null ? [] : [fleet.busy(load)]),
+    ...(quarantine.length === 0 ? [] : [fleet.quarantine(quarantine.join(', '))]),
   ].join(' · ');
   return (
     <Tooltip label={label}>
-      <li className={classes.gpu} data-held={holder !== null || undefined} tabIndex={0} aria-label={label}>
+      <li
+        className={classes.gpu}
+        data-held={holder !== null || undefined}
+        data-sick={quarantine.length > 0 || undefined}
+        tabIndex={0}
+        aria-label={label}
+      >
         {/* The load as a column that fills the cell from below. */}
         <svg
           width="100%"
@@ -47,7 +58,7 @@ function Cell({ gpu: { index, model, holder, busyPercent } }: { gpu: FleetGpu })
           <rect x={0} width={1} y={100 - (busyPercent ?? 0)} height={busyPercent ?? 0} fill="currentColor" />
         </svg>
         <Text span size="xs" fw={holder === null ? 400 : 600} truncate className={classes.name}>
-          {holder?.username ?? fleet.freeGpu}
+          {holder?.username ?? quarantine[0] ?? fleet.freeGpu}
         </Text>
         <Text span size="xs" truncate className={classes.name}>
           {holder === null ? model : (load ?? holder.name)}
