@@ -89,6 +89,7 @@ function makeParts(parts: Given) {
   const stopPolicyRules = parts.stopPolicyRules ?? { capRunMs: null, idle: null };
   const idleLimits = { ...defaultIdleLimits, ...parts.idleLimits };
   const stopAutomatically = makeStopAutomatically(parts);
+  const sampler = makeSampler(parts);
   return {
     ...parts,
     idleLimits,
@@ -99,8 +100,8 @@ function makeParts(parts: Given) {
     variables: makeVariables(parts),
     stopAutomatically,
     idleDetector: makeIdleDetector({ ...parts, idleLimits, stopAutomatically }),
-    sampler: makeSampler(parts),
-    health: makeHealthChecks(parts),
+    sampler,
+    health: makeHealthChecks({ ...parts, sampler }),
     terminalHost: makeTerminalHost({ engine: routes, holder: randomUuid(), time, log }),
   };
 }

@@ -37,6 +37,8 @@ export type InstanceObservation =
       reserved?: true;
       /** Absent: not asked. */
       answers?: boolean;
+      /** Whether the host has taken a GPU from it; absent: not known. */
+      isGpuLost?: boolean;
     };
 
 export type Step =
@@ -392,8 +394,11 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
-    if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy')
-      return { do: 'mark', show: diagnosisFields('', '') };
+    if (observation.isGpuLost && observed.diagnosis === '')
+      return { do: 'mark', show: diagnosisFields('GpuLost', diagnoses.GpuLost) };
+    const isCurrent =
+      observed.diagnosis === 'Unhealthy' || (observed.diagnosis === 'GpuLost' && observation.isGpuLost !== false);
+    if (observed.diagnosis !== '' && !isCurrent) return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
     return awaitsScript(instance) ? { do: 'checkScripts' } : { do: 'rest' };

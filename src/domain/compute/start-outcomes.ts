@@ -41,6 +41,7 @@ export const startOutcomes = {
   StartTimeout: 'paid',
   StopDelayed: 'paid',
   Unhealthy: 'paid',
+  GpuLost: 'paid',
   ScheduledStop: 'paid',
   MaxRunTime: 'paid',
   IdleStop: 'paid',

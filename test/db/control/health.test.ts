@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { machineOf, makeSizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
@@ -44,6 +45,41 @@ onBothEngines('health', (open) => {
       healthy: true,
       diagnosisReason: '',
     });
+  });
+
+  test('names a GPU that the host has taken, once, until the next run', async () => {
+    const store = await open();
+    const sizes = { 'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 } };
+    const world = await makeSizedWorld(store, machineOf(4, 8, 1), sizes, { hurry: 100 });
+    const { engine } = world.drivers;
+    const usage = engine.usage.bind(engine);
+    let isTaken = true;
+    engine.usage = async (...given) =>
+      new Map(
+        [...(await usage(...given))].map(([id, one]) => {
+          const gpus = one.gpus?.map((gpu) => ({ ...gpu, ...(isTaken && { isTaken }) })) ?? null;
+          return [id, { ...one, gpus }];
+        }),
+      );
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.of('gpu.1'), null);
+    const reason = ({ instanceRuntimeInfo }: PublicInstance): string => instanceRuntimeInfo.diagnosisReason;
+    const ill = await world.until(one.instanceId, (instance) => reason(instance) === 'GpuLost');
+    expect(ill.instanceRuntimeInfo).toMatchObject({ status: 'Running', healthy: true });
+    expect(ill.actions).toContain('restart');
+    isTaken = false;
+    await instances.restart(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Restarting'));
+    await world.until(one.instanceId, (instance) => hasStatus('Running')(instance) && reason(instance) === '');
+    const events = await store.read
+      .selectFrom('event')
+      .select('data')
+      .where('subjectId', '=', one.instanceId)
+      .where('data', 'like', '%GpuLost%')
+      .execute();
+    expect(events).toHaveLength(1);
+    await settled(world);
+    await expectConsistent(world);
   });
 
   test('drops the unhealthy reason when stopped', async () => {

@@ -35,6 +35,7 @@ const steps: Readonly<Record<string, readonly NextStep[]>> = {
   CrashLoop: [tab('logs'), start],
   OutOfMemory: [tab('settings'), restart],
   StartTimeout: [start, tab('logs')],
+  GpuLost: [restart],
   Unhealthy: [restart, tab('logs')],
   ArchiveFailed: [start],
   RootDiskOverSize: [start],

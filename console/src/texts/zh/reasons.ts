@@ -24,6 +24,7 @@ export const reasons: Texts['reasons'] = {
   OutOfMemory: '实例使用的内存超过了规格上限。请改用更大的规格并重启。',
   StartTimeout: '实例未能及时就绪。请重新启动，或选择其他镜像。',
   StopDelayed: '实例尚未停止，系统正在结束其进程。请稍候；若不再需要，可释放实例。',
+  GpuLost: '主机收回了实例的 GPU。请重启实例以重新获得。',
   Unhealthy: 'ssh 和笔记本均无响应。请重启实例，或查看控制台日志。',
   ArchiveFailed: '根磁盘未能保存为镜像。数据没有丢失：请重试；若刚修改过配置，请改回后启动。',
   ScheduledStop: '实例已在设定的时间停止。需要时请重新启动。',

@@ -10,6 +10,7 @@ import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { instanceFromRow, makeDue } from '../../../store/tables/instances.ts';
 import { runningRowsAmong, idsWithNodePorts } from '../../../store/tables/instance-queries.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
+import type { Sampler } from '../inside/metrics/sampler.ts';
 import type { TaskDeps } from '../../kernel/ports.ts';
 
 const AT_ONCE = 256;
@@ -17,15 +18,21 @@ const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
 const MAX_ANSWERS = 10_000;
 
+export interface HealthDeps extends TaskDeps {
+  sampler: Pick<Sampler, 'latestOf'>;
+}
+
 export interface HealthChecks {
   /** Returns and forgets the last result: whether the instance's software answers. */
   takeAnswer(id: InstanceId): boolean | undefined;
+  /** By the last sample of the run; undefined: unknown. */
+  isGpuLost(instance: Pick<Instance, 'id' | 'observed'>): boolean | undefined;
   /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
 
-export function makeHealthChecks(deps: TaskDeps): HealthChecks {
-  const { store, regions, time, changes, stopping } = deps;
+export function makeHealthChecks(deps: HealthDeps): HealthChecks {
+  const { store, regions, time, changes, log, sampler, stopping } = deps;
   /** Silent checks in a row. */
   const silent = new Map<string, number>();
   /** Bounded: nobody takes the answer of an instance that ends first. */
@@ -39,6 +46,12 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
     const inside = { engine, id, time, signal: stopping };
     const ssh = await answersSsh(inside);
     return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
+  };
+
+  const isGpuLost: HealthChecks['isGpuLost'] = ({ id, observed }) => {
+    const usage = sampler.latestOf(id)?.usage;
+    if (usage?.startedAtMs !== observed.runStartedAtMs) return undefined;
+    return usage.gpus?.some(({ isTaken }) => isTaken === true);
   };
 
   const next = async (): Promise<Set<string>> => {
@@ -56,6 +69,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
       answered.delete(id);
       return answer;
     },
+    isGpuLost,
     async check() {
       const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
@@ -64,6 +78,11 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
       const answers = await Promise.all(asked.map(async (one) => ({ one, answer: await ask(one) })));
       const changed: string[] = [];
       for (const { one, answer } of answers) {
+        const lost = isGpuLost(one);
+        if (lost !== undefined && lost !== (one.observed.diagnosis === 'GpuLost') && one.observed.healthy) {
+          changed.push(one.id);
+          if (lost) log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
+        }
         if (answer === null) continue;
         const silentTimes = answer ? 0 : (silent.get(one.id) ?? 0) + 1;
         if (answer) silent.delete(one.id);

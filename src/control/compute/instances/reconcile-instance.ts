@@ -81,13 +81,15 @@ async function reconcileUntilRest(
 }
 
 /** Skips the engine before its first `ensure`. */
-async function observe(context: ReconcileContext, { id, everEnsured }: Instance): Promise<InstanceObservation> {
+async function observe(context: ReconcileContext, instance: Instance): Promise<InstanceObservation> {
   const { drivers, deps } = context;
+  const { id, everEnsured } = instance;
   if (!everEnsured) return { kind: 'absent' };
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const answers = deps.health.takeAnswer(id);
-  return observation.kind === 'present' && answers !== undefined ? { ...observation, answers } : observation;
+  const [answers, isGpuLost] = [deps.health.takeAnswer(id), deps.health.isGpuLost(instance)];
+  if (observation.kind !== 'present') return observation;
+  return { ...observation, ...(answers !== undefined && { answers }), ...(isGpuLost !== undefined && { isGpuLost }) };
 }
 
 async function executeStep(
