@@ -1,10 +1,14 @@
 /** Output of a command, which waits for slow readers (`exec.ts`). */
 import { Readable, type Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { makeDemultiplexer } from '../../../docker/streams.ts';
 
 const BUFFER_BYTES = 16 * 1024;
 /** Interval of polls for the end of a blocked command; Docker drops output after two seconds. */
 const BLOCKED_POLL_MS = 600;
+/** An engine that holds the output of an ended command answers about it once that is dropped. */
+const SILENT_MS = 400;
+const REST_BYTES = 3 * 1024 * 1024;
 
 export class Output extends Readable {
   #isFull = false;
@@ -54,13 +58,21 @@ export async function pump(
     streams[source].put(isSmallPart(bytes) ? copyOf(bytes) : bytes);
   };
   const take = framed ? makeDemultiplexer(put) : (bytes: Buffer) => put('stdout', bytes);
-  let mayWait = true;
+  let unwaited = 0;
+  let question: Promise<boolean> | null = null;
   for await (const chunk of socket) {
     take(chunk);
+    unwaited -= chunk.length;
     for (const stream of [streams.stdout, streams.stderr]) {
-      while (mayWait && stream.isFull) {
+      while (unwaited <= 0 && stream.isFull) {
         await stream.drainedOrTimeout(BLOCKED_POLL_MS);
-        if (stream.isFull && (await hasEnded())) mayWait = false;
+        if (!stream.isFull) continue;
+        const isNew = question === null;
+        question ??= hasEnded();
+        const ended = await Promise.race([question, ...(isNew ? [sleep(SILENT_MS, null)] : [])]);
+        if (ended === null) unwaited = REST_BYTES;
+        else question = null;
+        if (ended === true) unwaited = Infinity;
       }
     }
   }
