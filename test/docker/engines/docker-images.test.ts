@@ -337,6 +337,7 @@ describe('progress and faults of transfers', () => {
       ['unexpected EOF', 'unreachable', 'registryAway'],
       ['received unexpected HTTP status: 500 Internal Server Error', 'unreachable', 'registryAway'],
       ['unauthorized: authentication required', 'denied', 'imageDenied'],
+      ['tag does not exist: r.example/x:9', 'not_found', 'imageMissing'],
       ['failed to register layer: ApplyLayer exit status 1: no space left on device', 'no_capacity', 'diskFull'],
     ]) {
       expect(registryFault('r.example/x:9', midst(sentence ?? ''))).toMatchObject({ kind, reason });

@@ -76,7 +76,7 @@ const patterns: readonly Pattern[] = [
   },
   {
     pattern:
-      /manifest unknown|manifest for .* not found|not found|name unknown|repository .* does not exist|does not exist locally|\b404\b/i,
+      /manifest unknown|manifest for .* not found|not found|name unknown|repository .* does not exist|does not exist locally|tag does not exist|\b404\b/i,
     kind: 'not_found',
     retry: true,
     reason: 'imageMissing',
