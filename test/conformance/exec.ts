@@ -310,7 +310,8 @@ export function describeOpenExec(current: () => Subject): void {
     });
 
     it('keeps fifty concurrent commands separate', async () => {
-      const { subject, id } = await started();
+      // A start takes up to 16 processes, which count before the command runs.
+      const { subject, id } = await started({ pidsLimit: 1_024 });
       const all = await Promise.all(Array.from({ length: 50 }, () => open(subject, id, ['cat'])));
       const outcomes = await Promise.all(all.map((running, n) => outcome(running, `I am ${n}`)));
       expect(outcomes.map(({ stdout }) => stdout)).toEqual(all.map((_, n) => `I am ${n}`));

@@ -221,7 +221,12 @@ describe('parsing of start failures', () => {
 
   it('throws a fault for a failure of the engine', async () => {
     const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(parseStartFailure(said, 'nope'))));
-    for (const cause of ['read init-p: connection reset by peer', 'fork/exec /x: resource temporarily unavailable'])
+    const ofLimit = [
+      'read init-p: connection reset by peer',
+      'procReady not received',
+      'fork/exec /x: resource temporarily unavailable',
+    ];
+    for (const cause of ofLimit)
       expect(await faultIn(of(cause))).toMatchObject({
         kind: 'no_capacity',
         retry: true,

@@ -58,7 +58,7 @@ export function parseStartFailure(output: string, program: string): StartFailure
     return { exitCode: 127, text: `${program}: not found` };
   const reason = /permission denied|is a directory|exec format error/i.exec(text)?.[0];
   if (reason !== undefined) return { exitCode: 126, text: `${program}: ${reason}` };
-  if (/init-p|resource temporarily unavailable/i.test(text)) {
+  if (/init-p|procready|resource temporarily unavailable/i.test(text)) {
     const limit =
       'the instance has reached its limit of processes; end programs in an open terminal or notebook, or restart the instance';
     throw new EngineFault('no_capacity', limit, { retry: true, cause: text });
