@@ -158,6 +158,23 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
+      {
+        extends: true,
+        // On an engine of its own, which `test/world/with-docker.sh` starts.
+        test: {
+          name: 'world',
+          provide: provide('world'),
+          include: ['test/world/**/*.test.ts', 'test/docker/engines/docker-conformance-*.test.ts'],
+          exclude,
+          globalSetup: ['test/world/setup.ts'],
+          retry,
+          maxWorkers: 2,
+        },
+      },
+      {
+        extends: true,
+        test: { name: 'gpu', provide: provide('gpu'), include: ['test/gpu/**/*.test.ts'], exclude },
+      },
     ],
   },
 });

@@ -10,6 +10,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { readArguments } from './lib/arguments.mjs';
+import { currentDockerCommand, currentDockerNeeds } from './lib/current-docker.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
@@ -17,7 +18,7 @@ import { ensureKubernetes, kubernetesNeeds } from './lib/kubernetes.mjs';
 import { testNeeds } from './lib/needs.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
-import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
+import { budgetLines, longOnlyFiles, projects as allProjects, usualProjects } from './lib/projects.mjs';
 import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 
 /** @param {string} project */
@@ -28,6 +29,7 @@ const levels = ['short', 'long', 'soak'];
 const USAGE = `npm test                                   all projects, one proof per promise
 npm run test:long                          the full products, about two hours
 npm run test:kubernetes                    a real Kubernetes, built once in about ten minutes
+npm run test:world                         a current Docker, built once, and a real card
 npm test -- --project unit FILE -t TITLE   projects, files and titles
            --level short|long|soak         how much of each product
 
@@ -44,7 +46,8 @@ await runCommand(async () => {
   const builds = buildsKubernetes || level !== 'short';
   if (projects.some((project) => needOf(project) !== 'node')) {
     const ofCluster = projects.includes('kubernetes') ? kubernetesNeeds({ builds }) : [];
-    const engine = await ensureEngine({ alsoNeeded: [...testNeeds, ...ofCluster] });
+    const ofDocker = projects.includes('world') ? currentDockerNeeds() : [];
+    const engine = await ensureEngine({ alsoNeeded: [...testNeeds, ...ofCluster, ...ofDocker] });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
 
@@ -60,7 +63,9 @@ await runCommand(async () => {
     for (const project of projects) {
       const startedAt = performance.now();
       if (needOf(project) === 'engine') await images;
-      const whyNot = project === 'kubernetes' ? await ensureKubernetes({ builds }) : undefined;
+      /** @type {{ command?: string[], why?: string }} */
+      const current = project === 'world' ? await currentDockerCommand() : {};
+      const whyNot = project === 'kubernetes' ? await ensureKubernetes({ builds }) : current.why;
       if (whyNot !== undefined) {
         all.push({ ...addUp([]), skipped: [{ name: `the tests of ${project}`, note: whyNot }] });
         continue;
@@ -70,7 +75,8 @@ await runCommand(async () => {
       const part = ['--project', project, '--project', `${project}-alone`];
       const args = ['node_modules/vitest/vitest.mjs', 'run', ...part, '--passWithNoTests'];
       const reporters = ['--reporter=default', '--reporter=./scripts/totals-reporter.ts'];
-      const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
+      const [command = node, ...given] = [...(current.command ?? []), node, ...args, ...reporters, ...rest];
+      const run = { command, args: given, env: { ...env, BERTH_TOTALS_FILE: file } };
       const { code, signal } = await runInFront(run);
       all.push(totalsOfRun({ project, file, code }));
       runs.push({ name: project, tookS: (performance.now() - startedAt) / 1000 });
@@ -116,7 +122,7 @@ function readChoices(given) {
   }
   if (!levels.includes(level)) throw new Unready(`--level is ${level}: it must be one of ${levels.join(', ')}`);
   return {
-    projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name),
+    projects: chosen.length > 0 ? chosen : usualProjects.map(({ name }) => name),
     level,
     rest,
     buildsKubernetes: chosen.includes('kubernetes'),

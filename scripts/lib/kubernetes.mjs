@@ -3,20 +3,11 @@
  * in a folder named by the hash of the sources.
  */
 import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import os from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { filesBelow } from './files.mjs';
-import { capture, findProgram, root, say, secondsSince, Unready } from './run.mjs';
+import { buildInto, cacheFolder, ensureGo, findGos, runGo } from './go.mjs';
+import { findProgram, root, say } from './run.mjs';
 
 const sources = path.join(root, 'test/kubernetes/cluster/go');
 const goMod = readFileSync(path.join(sources, 'go.mod'), 'utf8');
@@ -79,8 +70,7 @@ const goNeed = { apt: 'golang-go', programs: ['go'], why: 'builds the Kubernetes
 function builtFolder(env = process.env) {
   const hash = createHash('sha256').update(JSON.stringify([buildFlags, moduleFiles]));
   for (const file of filesBelow(sources)) hash.update(`\0${path.relative(sources, file)}\0`).update(readFileSync(file));
-  const cache = env['XDG_CACHE_HOME'] || path.join(os.homedir(), '.cache');
-  return path.join(cache, 'berth/kubernetes', hash.digest('hex').slice(0, 16));
+  return path.join(cacheFolder('kubernetes', env), hash.digest('hex').slice(0, 16));
 }
 
 /**
@@ -104,7 +94,7 @@ export async function ensureKubernetes({ builds }) {
   if (whyNot !== undefined) return whyNot;
   if (!existsSync(builtFolder())) {
     if (!builds) return 'Kubernetes is not built: `npm run test:kubernetes` builds it once, in about ten minutes';
-    const go = await ensureGo();
+    const go = await ensureGo(leastGo);
     if (typeof go !== 'string') return go.why;
     await build(go);
   }
@@ -143,80 +133,16 @@ function whyNotInstalled() {
   return `not installed: ${missing.join(', ')}; on Debian: apt-get install ${clusterNeeds.map(({ apt }) => apt).join(' ')}`;
 }
 
-/** Every Go of this machine, whatever its version. */
-function findGos() {
-  const folders = [
-    '/usr/local/go',
-    ...readdirSync('/usr/lib')
-      .filter((name) => name.startsWith('go-'))
-      .map((name) => `/usr/lib/${name}`),
-  ];
-  const found = [findProgram('go'), ...folders.map((folder) => findProgram('go', [`${folder}/bin`]))];
-  return [...new Set(found.filter((go) => go !== undefined))];
-}
-
-/**
- * Finds a Go that is new enough. Any other can fetch it as a module, `golang.org/toolchain`, by the
- * proxy that it is set up to use.
- * @param {string[]} [gos] each Go of this machine
- * @returns {Promise<string | { why: string }>}
- */
-export async function ensureGo(gos = findGos()) {
-  for (const go of gos) {
-    const { output } = await capture({ command: go, args: ['version'], env: goEnv() });
-    if (isAtLeast(/go(\d+\.\d+(?:\.\d+)?)/.exec(output)?.[1] ?? '0', leastGo)) return go;
-  }
-  const [go] = gos;
-  if (go === undefined)
-    return { why: `Go is not installed: install Go ${leastGo} or newer, or any Go that reaches a module proxy` };
-  const arch = process.arch === 'x64' ? 'amd64' : process.arch;
-  const module = `golang.org/toolchain@v0.0.1-go${leastGo}.linux-${arch}`;
-  say(`Fetching Go ${leastGo} as the module ${module}.`);
-  const ended = await capture({ command: go, args: ['mod', 'download', '-json', module], cwd: '/', env: goEnv() });
-  const folder = /"Dir": "(.*)"/.exec(ended.output)?.[1];
-  if (ended.code !== 0 || folder === undefined)
-    return { why: `Go ${leastGo} or newer is not installed, and ${go} could not fetch it: ${ended.output.trim()}` };
-  // Go before 1.21 unpacks a module without the right to execute.
-  for (const file of ['bin', 'pkg/tool'].flatMap((name) => filesBelow(path.join(folder, name)))) chmodSync(file, 0o755);
-  return path.join(folder, 'bin/go');
-}
-
-function goEnv() {
-  const { GOROOT: _, ...env } = process.env;
-  return { ...env, GO111MODULE: 'on', GOWORK: 'off', GOFLAGS: '', GOTOOLCHAIN: 'local', CGO_ENABLED: '0' };
-}
-
-/**
- * @param {string} one
- * @param {string} least
- */
-function isAtLeast(one, least) {
-  return one.localeCompare(least, 'en', { numeric: true }) >= 0;
-}
-
 /** @param {string} go */
 async function build(go) {
   const target = builtFolder();
-  const unfinished = `${target}.${process.pid}`;
-  mkdirSync(unfinished, { recursive: true });
-  const startedAt = performance.now();
   say(`Building Kubernetes ${version} for the tests: about ten minutes on two cores, once. It stays in ${target}.`);
-  try {
-    const run = async (/** @type {string[]} */ ...args) => {
-      const { code, output } = await capture({ command: go, args, cwd: sources, env: goEnv() });
-      if (code !== 0) throw new Unready(`go ${args[0]} failed: ${output.trim().split('\n').slice(-20).join('\n')}`);
-      return output.trim();
-    };
-    await run('build', ...buildFlags, '-o', `${unfinished}/`, './...', 'tool');
+  await buildInto(target, async (unfinished) => {
+    await runGo({ go, cwd: sources }, 'build', ...buildFlags, '-o', `${unfinished}/`, './...', 'tool');
     for (const [name, { module, files }] of Object.entries(moduleFiles)) {
-      const folder = await run('list', '-m', '-f', '{{.Dir}}', module);
+      const folder = await runGo({ go, cwd: sources }, 'list', '-m', '-f', '{{.Dir}}', module);
       const texts = files.map((file) => readFileSync(path.join(folder, file), 'utf8'));
       writeFileSync(path.join(unfinished, name), texts.join('\n---\n'));
     }
-    // Another build of the same sources may have been faster.
-    if (!existsSync(target)) renameSync(unfinished, target);
-  } finally {
-    rmSync(unfinished, { recursive: true, force: true });
-  }
-  say(`  built in ${secondsSince(startedAt)}`);
+  });
 }

@@ -40,6 +40,8 @@ export interface EngineOptions {
   ids?: EngineIds;
   /** Further names of runc. */
   runtimes?: readonly string[];
+  /** Folder of its `PATH` before all others, with the default runtime `nvidia`. */
+  nvidia?: string;
   /** Also listens on a port of the loopback address, for clients with a certificate. */
   tls?: { port: number; authority: TlsAuthority };
 }
@@ -110,6 +112,7 @@ export async function startOwnEngine({
     for (const file of [pidFile ?? '', join(folder, 'exec/containerd/containerd.pid')]) await rm(file, { force: true });
     const log = await open(logFile ?? '', 'a');
     const started = spawn('dockerd', [...args, ...flagsOf(options)], {
+      env: { ...process.env, PATH: [options.nvidia ?? [], process.env['PATH'] ?? ''].flat().join(':') },
       stdio: ['ignore', log.fd, log.fd],
       detached: true,
     });
@@ -234,7 +237,7 @@ export async function startOwnEngine({
   };
 }
 
-const flagsOf = ({ ids, runtimes = [], tls }: EngineOptions): string[] => [
+const flagsOf = ({ ids, runtimes = [], nvidia, tls }: EngineOptions): string[] => [
   ...(tls === undefined
     ? []
     : [
@@ -242,6 +245,7 @@ const flagsOf = ({ ids, runtimes = [], tls }: EngineOptions): string[] => [
         ['--tlscert', tls.authority.server.certFile, '--tlskey', tls.authority.server.keyFile],
       ].flat()),
   ...(ids === undefined ? [] : ['--userns-remap', ids.user]),
+  ...(nvidia === undefined ? [] : ['--default-runtime', 'nvidia', '--add-runtime', `nvidia=${nvidia}/nvidia-runtime`]),
   ...runtimes.flatMap((name) => ['--add-runtime', `${name}=runc`]),
 ];
 

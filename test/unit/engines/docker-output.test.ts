@@ -1,4 +1,4 @@
-/** Output of a command whose reader waits, from an engine that does not say whether it has ended. */
+/** Output for a reader that waits, from an engine that does not answer about the command. */
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
