@@ -1,4 +1,4 @@
-/** Two cards of different models, made of plain device nodes, in the forms that engines give. */
+/** Cards of two models, made of plain device nodes, in the forms that engines give. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -24,6 +24,14 @@ export const h200: FakeCard = {
   minor: 3,
 };
 
+export const secondH200: FakeCard = {
+  ...h200,
+  uuid: 'GPU-33333333-3333-3333-3333-333333333333',
+  node: '/dev/nvidia2',
+  hostPath: '/dev/full',
+  minor: 7,
+};
+
 export const l4: FakeCard = {
   uuid: 'GPU-22222222-2222-2222-2222-222222222222',
   model: 'NVIDIA L4',
@@ -34,7 +42,7 @@ export const l4: FakeCard = {
   minor: 5,
 };
 
-export const cards = [h200, l4];
+export const cards = [h200, l4, secondH200];
 
 /** CDI spec with the names that `nvidia-ctk cdi generate` gives. */
 export function cdiSpec(): string {

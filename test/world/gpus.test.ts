@@ -14,7 +14,7 @@ import { control, deadline, makeSubject, type SpecOptions, type Subject } from '
 import { makeDockerFixture, type DockerFixture } from '../docker/engines/docker-fixture.ts';
 import { startOwnEngine } from '../docker/e2e/test-engine.ts';
 import { bringsProgram } from '../fixtures/programs.ts';
-import { cards, cdiSpec, h200, l4, makeNvidiaFolder } from './cards.ts';
+import { cards, cdiSpec, h200, l4, makeNvidiaFolder, secondH200 } from './cards.ts';
 
 interface Started {
   endpoint: Endpoint;
@@ -115,8 +115,10 @@ describe.each([
     expect(await lookInside(spec.id)).toEqual(found([l4]));
   });
 
-  test('arrive all in a launch of all', async () => {
-    expect(await lookInside(await launch({ gpus: 2 }))).toEqual(found(cards));
+  test('arrive all of a model in a launch of all, and none of another', async () => {
+    const both = await launch({ gpus: 2, gpuName: h200.model });
+    expect(await lookInside(both)).toEqual(found([h200, secondH200]));
+    await expect(launch({ gpus: 3, gpuName: h200.model })).rejects.toMatchObject({ reason: 'gpuMissing' });
   });
 
   test('do not arrive by the variables of an image, nor more of them than were paid', async () => {
