@@ -37,7 +37,7 @@ const modules = [
   },
 ];
 
-const ofSystem = ['docker-init', 'iptables', 'ip', 'unshare'];
+const ofSystem = ['docker-init', 'iptables', 'ip', 'pkill', 'unshare'];
 
 /** @type {import('./apt.mjs').Need[]} */
 const buildNeeds = [

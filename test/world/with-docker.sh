@@ -17,6 +17,8 @@ end() {
     kill "$pid" 2>/dev/null || true
     wait "$pid" || true
   done
+  # A start that failed leaves its shim behind.
+  pkill -KILL -f "containerd-shim.* $state/" || true
   sed -n "s|^[^ ]* [^ ]* [^ ]* [^ ]* \($state/[^ ]*\) .*|\1|p" /proc/self/mountinfo | sort -r | while read -r mount; do
     umount -l "$mount"
   done
