@@ -14,7 +14,7 @@
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { CardFinding } from '../domain/regions/card-health.ts';
-import type { Capacity } from '../domain/regions/catalog.ts';
+import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
@@ -41,6 +41,8 @@ export interface Probe {
     memoryMiB?: number | null | undefined;
     /** Reasons against launches on the card; absent: unknown. */
     findings?: readonly CardFinding[] | undefined;
+    slice?: GpuSlice | undefined;
+    share?: number | undefined;
   }[];
   architecture: string;
   capabilities: Capabilities;

@@ -10,6 +10,7 @@ import { engineKinds } from '../domain/regions/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
 import { parseImageRef } from '../domain/regions/image-ref.ts';
 import { orphanPolicies } from '../domain/compute/orphan.ts';
+import type { GpuTurns } from '../engines/docker/client/host-gpus.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
 import { moneyRulesOf, moneySettings } from './money-config.ts';
@@ -118,6 +119,12 @@ const diskRates = text((given): DiskRate[] | null => {
   const rates = pairs.map((pair) => ({ device: pair?.[1] ?? '', bytesPerSecond: Number(pair?.[2]) * 1_000_000 }));
   return pairs.includes(null) || new Set(rates.map(({ device }) => device)).size < pairs.length ? null : rates;
 }, 'must look like /dev/sda=200,/dev/nvme0n1=500: whole block devices with MB a second, each once');
+
+const gpuTurns = text((given): GpuTurns | null => {
+  const pairs = given.split(',').map((part) => /^(\d+|GPU-[0-9a-f-]+)=([2-9]|[1-4]\d)$/.exec(part.trim()));
+  const turns = Object.fromEntries(pairs.map((pair) => [pair?.[1] ?? '', Number(pair?.[2])]));
+  return pairs.includes(null) || Object.keys(turns).length < pairs.length ? null : turns;
+}, 'must look like 0=4,GPU-8f2a…=2: cards by index or UUID with 2 to 49 turns, each card once');
 
 /** An http or https URL without a query; `parse` sees it and returns null to refuse. */
 const urlLike = (isRight: (parsed: URL) => boolean, message: string) =>
@@ -230,7 +237,9 @@ const schema = z.object({
       error: 'must be IP addresses of name servers, separated by commas, for example 10.0.0.53,10.0.1.53',
     }),
   ).optional(),
-  BERTH_ROOM_FOR_GPUS: z.enum(['on', 'off']).default('on'),
+  BERTH_GPU_RESERVE: z.enum(['on', 'off']).default('on'),
+  BERTH_GPU_TURNS: gpuTurns.optional(),
+  BERTH_GPU_TURNS_AMONG: z.enum(['account', 'all']).default('account'),
   BERTH_CPUSETS: z.enum(['on', 'off']).default('on'),
   BERTH_LXCFS: z.enum(['auto', 'off']).default('auto'),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
@@ -355,7 +364,7 @@ function configOf(data: Settings) {
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     /** Whether launches without GPUs leave cores and memory for each free GPU. */
-    roomForGpus: data.BERTH_ROOM_FOR_GPUS === 'on',
+    reservesForGpus: data.BERTH_GPU_RESERVE === 'on',
     diskOvercommit: data.BERTH_DISK_OVERCOMMIT,
     /** Share of each file system kept free; null: a twentieth, 1 to 10 GB. */
     diskReserveShare: data.BERTH_DISK_RESERVE_PERCENT === undefined ? null : data.BERTH_DISK_RESERVE_PERCENT / 100,
@@ -392,7 +401,11 @@ function configOf(data: Settings) {
       aptMirror: data.BERTH_INSTANCE_APT_MIRROR,
       dns: data.BERTH_INSTANCE_DNS,
     },
-    sizes: { cpusets: data.BERTH_CPUSETS === 'on', lxcfs: data.BERTH_LXCFS === 'auto' ? '/var/lib/lxcfs' : null },
+    sizes: {
+      cpusets: data.BERTH_CPUSETS === 'on',
+      lxcfs: data.BERTH_LXCFS === 'auto' ? '/var/lib/lxcfs' : null,
+      turns: { ofCards: data.BERTH_GPU_TURNS ?? {}, among: data.BERTH_GPU_TURNS_AMONG },
+    },
     userNamespaces: data.BERTH_USER_NAMESPACES === 'on',
     /** Container runtimes by name of the instance type. */
     runtimes: data.BERTH_RUNTIMES ?? {},

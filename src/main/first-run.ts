@@ -18,6 +18,7 @@ import {
   type Micros,
   gpusByName,
   UNKNOWN_MODEL,
+  type GpuSlice,
 } from '../domain/regions/catalog.ts';
 import { defaultOffPeak } from '../domain/regions/off-peak.ts';
 import {
@@ -81,7 +82,8 @@ export interface Machine {
   cpuCores: number;
   memoryMiB: number;
   architecture: string;
-  gpus: { name: string }[];
+  /** `share`: of a card; absent: all. */
+  gpus: { name: string; share?: number | undefined; slice?: GpuSlice | undefined }[];
 }
 
 /** Facts known before the engine answers; only the engine knows GPUs. */
@@ -151,6 +153,7 @@ export function typesOfMachines(machines: readonly Machine[], options: TypeOptio
 const wordsOf = (model: string): string[] => model.replace(/^(NVIDIA|AMD) /, '').split(/[^\w.]+/);
 const shortName = (model: string): string => wordsOf(model).join('-').toLowerCase();
 const gpuPriceOf = (model: string): number => gpuPrices[wordsOf(model)[0] ?? ''] ?? OTHER_GPU_PRICE;
+const sum = (numbers: readonly number[]): number => numbers.reduce((all, one) => all + one, 0);
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
 export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
@@ -167,21 +170,23 @@ export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
     gpuName: '',
     pricesMicros: pricesOf(cores * CORE_PRICE),
   }));
-  const share = (gpuCount: number, total: number, largest: number): number => {
-    const ofOne = Math.min((total * SHARE_OF_GPUS) / gpus.length, largest / Math.min(gpus.length, LARGEST.gpus));
-    return Math.max(1, Math.floor(gpuCount * ofOne));
+  const cards = sum(gpus.map(({ share = 1 }) => share));
+  const part = (ofCards: number, total: number, largest: number): number => {
+    const ofCard = Math.min((total * SHARE_OF_GPUS) / cards, largest / Math.min(cards, LARGEST.gpus));
+    return Math.max(1, Math.floor(ofCards * ofCard));
   };
   const gpu = [...Map.groupBy(gpus, ({ name }) => name)].flatMap(([gpuName, ofModel]) =>
-    GPU_SIZES.filter((gpuCount) => gpuCount <= ofModel.length).map((gpuCount) => {
-      const cores = share(gpuCount, cpuCores, LARGEST.cores);
+    GPU_SIZES.filter((size) => size <= (ofModel[0]?.slice === undefined ? ofModel.length : 1)).map((gpuCount) => {
+      const ofCards = gpuCount * (ofModel[0]?.share ?? 1);
+      const cores = part(ofCards, cpuCores, LARGEST.cores);
       return {
         ...base,
         name: `${gpuName === mainModel ? 'gpu' : shortName(gpuName)}.${gpuCount}`,
         cpuCores: cores,
-        memoryGB: share(gpuCount, memoryGB, LARGEST.memoryGB),
+        memoryGB: part(ofCards, memoryGB, LARGEST.memoryGB),
         gpuCount,
         gpuName,
-        pricesMicros: pricesOf(gpuCount * gpuPriceOf(gpuName) + cores * CORE_PRICE),
+        pricesMicros: pricesOf(ofCards * gpuPriceOf(gpuName) + cores * CORE_PRICE),
       };
     }),
   );

@@ -314,7 +314,7 @@ async function makeRunningControl(
     },
     idleLimits,
     spotGraceMs: config.spotGraceMs,
-    roomForGpus: config.roomForGpus,
+    reservesForGpus: config.reservesForGpus,
     eventRetentionMs: config.eventRetentionMs,
     anyWebhookAddress: config.anyWebhookAddress,
     auditRetentionMs: config.auditRetentionMs,

@@ -1,6 +1,6 @@
 /** Instance types, prices and regions: docs/interface.md §10, catalog. */
 import { z } from 'zod';
-import { chargeModes } from '../../domain/regions/catalog.ts';
+import { chargeModes, gpuSlices } from '../../domain/regions/catalog.ts';
 import { volumeTypes } from '../../domain/storage/disk.ts';
 import { consistencies } from '../../domain/storage/snapshot.ts';
 import { answer, decimal, empty, flag, integer, integerOrNull, text, unixMs } from '../common.ts';
@@ -18,6 +18,12 @@ const offeredType = answer('CatalogInstanceType', {
   instanceTypeId: text('Instance type ID, for a launch'),
   gpuNum: integer('Number of GPUs; 0 for CPU types'),
   gpuMemoryGB: decimal('Memory of each GPU in GB; absent where the engine does not say it').optional(),
+  gpuSlice: z
+    .enum(gpuSlices)
+    .describe(
+      'The GPUs are parts of cards: `mig` has own memory and processors; `shared` takes turns on a card with other instances, whose memory is not limited',
+    )
+    .optional(),
   stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
   price: z.array(price).describe('Price of each billing mode'),
   instanceTypeName: text('Name of the instance type'),

@@ -31,7 +31,7 @@ import { makeRegionTexts } from './region-texts.ts';
 import { makeWithdrawPrices } from './scheduled-prices.ts';
 
 export interface RegionOptions
-  extends Pick<ProbeDeps, 'onEngineAnswers' | 'roomForGpus'>, Pick<RegionEngineDeps, 'openRegion'> {
+  extends Pick<ProbeDeps, 'onEngineAnswers' | 'reservesForGpus'>, Pick<RegionEngineDeps, 'openRegion'> {
   /** Whether accounts may use registries at loopback addresses; default no. */
   localRegistries?: boolean;
 }

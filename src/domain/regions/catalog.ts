@@ -108,18 +108,25 @@ export interface Capacity {
   gpus: GpuCounts;
 }
 
-/** Name of cards of which only the engine knows. */
+/** Name of cards without a known model. */
 export const UNKNOWN_MODEL = 'NVIDIA';
 
-/** Whether a name says no model: cards of which only the engine knows, a resource of a cluster. */
+/** Whether a name says no model: unknown cards, a resource of a cluster. */
 export const isNoModel = (name: string): boolean => name === UNKNOWN_MODEL || /^[a-z0-9.-]+\/[\w.-]+$/.test(name);
+
+/**
+ * Parts of cards for types. `mig`: own memory and processors; `shared`: turns on a card, with all
+ * of its memory.
+ */
+export const gpuSlices = ['mig', 'shared'] as const;
+export type GpuSlice = (typeof gpuSlices)[number];
 
 export type GpuCounts = Readonly<Record<string, number>>;
 
-/** Capacity of a region: what its launches may take. */
+/** Capacity of a region for launches. */
 export interface Supply extends Capacity {
   /** Left by launches without GPUs for each free GPU of a name; absent: nothing. */
-  roomPerGpu?: Readonly<Record<string, Omit<Capacity, 'gpus'>>>;
+  reservePerGpu?: Readonly<Record<string, Omit<Capacity, 'gpus'>>>;
 }
 
 /** Own members alone: a name may be one of every object. */

@@ -23,7 +23,7 @@
  * many they are and whatever they intend: all joined before, and a re-join goes to the end. The
  * price: a large request may see many small ones pass after that time.
  *
- * Entries without GPUs are placed in what is left beside the room for free GPUs (`roomPerGpu`).
+ * Entries without GPUs are placed in what the reserve for free GPUs (`reservePerGpu`) leaves.
  *
  * Entries of spot types come after all others, and hold no reservation.
  */
@@ -96,38 +96,38 @@ export const takeFromRegion = (free: Supply, taken: Capacity): Supply => addToRe
 
 export const freeCapacity = ({ total, used }: RegionCapacity): Supply => takeFromRegion(total, used);
 
-/** What launches without GPUs leave, so that every free GPU can still be taken. */
-export function roomForGpus({ gpus, roomPerGpu = {} }: Supply): Capacity {
-  const rooms = Object.entries(roomPerGpu).map(([name, room]) => {
+/** Left by launches without GPUs, so that every free GPU can still be taken. */
+export function gpuReserveOf({ gpus, reservePerGpu = {} }: Supply): Capacity {
+  const reserves = Object.entries(reservePerGpu).map(([name, each]) => {
     const count = Math.max(0, gpusNamed(gpus, name));
-    return { cpuMilli: count * room.cpuMilli, memoryMiB: count * room.memoryMiB, gpus: {} };
+    return { cpuMilli: count * each.cpuMilli, memoryMiB: count * each.memoryMiB, gpus: {} };
   });
-  return rooms.reduce(addCapacity, zeroCapacity);
+  return reserves.reduce(addCapacity, zeroCapacity);
 }
 
 /** The smallest cores and memory for a GPU among types, by the names that a region has. */
-export function smallestRoomPerGpu(gpus: GpuCounts, types: readonly Sized[]): NonNullable<Supply['roomPerGpu']> {
+export function smallestReserve(gpus: GpuCounts, types: readonly Sized[]): NonNullable<Supply['reservePerGpu']> {
   const names = Object.keys(gpus);
   const byName = Map.groupBy(
     types.filter(({ gpuCount }) => gpuCount > 0),
     ({ gpuName }) => gpuNameIn(names, gpuName),
   );
-  const rooms = names.map((name) => {
+  const reserves = names.map((name) => {
     const shares = (byName.get(name) ?? []).map((type) => ({ ...capacityOf(type), count: type.gpuCount }));
     const least = (of: 'cpuMilli' | 'memoryMiB'): number =>
       shares.length === 0 ? 0 : Math.floor(Math.min(...shares.map((share) => share[of] / share.count)));
     return [name, { cpuMilli: least('cpuMilli'), memoryMiB: least('memoryMiB') }] as const;
   });
-  return Object.fromEntries(rooms);
+  return Object.fromEntries(reserves);
 }
 
-/** What a need may hold before it fits: without GPUs nothing of the room for them. */
+/** Part of a need to hold before it fits: without GPUs nothing of their reserve. */
 function reservable(need: Capacity, free: Supply): Capacity {
-  if (free.roomPerGpu === undefined || countGpus(need.gpus) > 0) return need;
-  const room = roomForGpus(free);
+  if (free.reservePerGpu === undefined || countGpus(need.gpus) > 0) return need;
+  const reserve = gpuReserveOf(free);
   return {
-    cpuMilli: Math.min(need.cpuMilli, Math.max(0, free.cpuMilli - room.cpuMilli)),
-    memoryMiB: Math.min(need.memoryMiB, Math.max(0, free.memoryMiB - room.memoryMiB)),
+    cpuMilli: Math.min(need.cpuMilli, Math.max(0, free.cpuMilli - reserve.cpuMilli)),
+    memoryMiB: Math.min(need.memoryMiB, Math.max(0, free.memoryMiB - reserve.memoryMiB)),
     gpus: {},
   };
 }
@@ -136,10 +136,10 @@ function reservable(need: Capacity, free: Supply): Capacity {
 function pairsOf(need: Capacity, free: Supply): { cpuMilli: Pair; memoryMiB: Pair; gpus: Pair[] } {
   const gpus = Object.entries(namedAs(free.gpus, need.gpus));
   const isWithout = gpus.every(([, count]) => count <= 0);
-  const room = isWithout && free.roomPerGpu !== undefined ? roomForGpus(free) : zeroCapacity;
+  const reserve = isWithout && free.reservePerGpu !== undefined ? gpuReserveOf(free) : zeroCapacity;
   return {
-    cpuMilli: [need.cpuMilli, free.cpuMilli - room.cpuMilli],
-    memoryMiB: [need.memoryMiB, free.memoryMiB - room.memoryMiB],
+    cpuMilli: [need.cpuMilli, free.cpuMilli - reserve.cpuMilli],
+    memoryMiB: [need.memoryMiB, free.memoryMiB - reserve.memoryMiB],
     gpus: gpus.map(([name, count]) => [count, gpusNamed(free.gpus, name)]),
   };
 }

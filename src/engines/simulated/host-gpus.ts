@@ -1,4 +1,4 @@
-/** GPUs of a simulated host by name, each with its position among all: a host may have a million. */
+/** GPUs of a simulated host by name, with positions among all: a host may have a million. */
 import { gpusNamed, type GpuCounts } from '../../domain/regions/catalog.ts';
 import { gpuNameIn } from '../../domain/regions/placement.ts';
 import { simulatedFault } from './injected-faults.ts';

@@ -51,8 +51,8 @@ export interface RegionTable {
   memoryMiBTotal: number;
   /** `GpuCounts`, like `gpusUsed`. */
   gpusTotal: Generated<string>;
-  /** `Supply['roomPerGpu']`; null: launches without GPUs may take all. */
-  roomPerGpu: Generated<string | null>;
+  /** `Supply['reservePerGpu']`; null: launches without GPUs may take all. */
+  reservePerGpu: Generated<string | null>;
   cpuMilliUsed: Generated<number>;
   memoryMiBUsed: Generated<number>;
   gpusUsed: Generated<string>;

@@ -2,7 +2,7 @@ alter table region drop column "gpusTotal";
 alter table region drop column "gpusUsed";
 alter table region add column "gpusTotal" text not null default '{}';
 alter table region add column "gpusUsed" text not null default '{}';
-alter table region add column "roomPerGpu" text;
+alter table region add column "reservePerGpu" text;
 update region set "gpusUsed" = coalesce((
   select json_group_object(name, count) from (
     select spec ->> '$.type.gpuName' as name, sum(spec ->> '$.type.gpuCount') as count from instance

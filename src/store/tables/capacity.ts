@@ -30,7 +30,7 @@ interface Counted extends Omit<Capacity, 'gpus'> {
 /**
  * Releases and resources not asked for always fit. A newcomer also needs no drain and an empty
  * queue, as of the statement's start on PostgreSQL: of two simultaneous requests either may be
- * first. One without GPUs in a region that leaves room for them is never placed by it.
+ * first. One without GPUs in a region with a reserve for them is never placed by it.
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
@@ -39,7 +39,7 @@ const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
       sql<SqlBool>`(cast(${p(name)} as bigint) <= 0 or ${sumOf(used, name)} <= ${sql.ref(total)})`;
     const nobodyWaits = sql<SqlBool>`not exists (
       select 1 from instance where instance."regionId" = ${p('region')} and instance."waitsSinceMs" is not null)`;
-    const hasRoom = sql<SqlBool>`("roomPerGpu" is null or cast(${p('gpus')} as text) is not null)`;
+    const hasNoReserve = sql<SqlBool>`("reservePerGpu" is null or cast(${p('gpus')} as text) is not null)`;
     return db
       .updateTable('region')
       .set({
@@ -52,7 +52,7 @@ const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
       .where(fits('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
       .where(fits('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
       .where(fits('nodePortsUsed', 'nodePortsTotal', 'ports'))
-      .$if(newcomer, (update) => update.where(nobodyWaits).where('drain', 'is', null).where(hasRoom))
+      .$if(newcomer, (update) => update.where(nobodyWaits).where('drain', 'is', null).where(hasNoReserve))
       .returning('id');
   });
 

@@ -28,7 +28,7 @@ import {
   gpuCounts,
   offPeakSchema,
   parseTags,
-  roomPerGpu,
+  reservePerGpu,
   priceList,
   storagePriceList,
 } from './json-schemas.ts';
@@ -46,11 +46,11 @@ export interface RegionWithUsage {
   storagePrices: StoragePrices;
 }
 
-export const totalColumns = ({ cpuMilli, memoryMiB, gpus, roomPerGpu, nodePorts }: RegionTotal) => ({
+export const totalColumns = ({ cpuMilli, memoryMiB, gpus, reservePerGpu, nodePorts }: RegionTotal) => ({
   cpuMilliTotal: cpuMilli,
   memoryMiBTotal: memoryMiB,
   gpusTotal: JSON.stringify(gpus),
-  roomPerGpu: roomPerGpu === undefined ? null : JSON.stringify(roomPerGpu),
+  reservePerGpu: reservePerGpu === undefined ? null : JSON.stringify(reservePerGpu),
   nodePortsTotal: nodePorts,
 });
 
@@ -73,9 +73,15 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
       cpuMilli: row.cpuMilliTotal,
       memoryMiB: row.memoryMiBTotal,
       gpus: gpusFromColumn(row.id, row.gpusTotal),
-      ...(row.roomPerGpu === null
+      ...(row.reservePerGpu === null
         ? {}
-        : { roomPerGpu: parseJson(roomPerGpu, row.roomPerGpu, { table: 'region', id: row.id, column: 'roomPerGpu' }) }),
+        : {
+            reservePerGpu: parseJson(reservePerGpu, row.reservePerGpu, {
+              table: 'region',
+              id: row.id,
+              column: 'reservePerGpu',
+            }),
+          }),
       nodePorts: row.nodePortsTotal,
     },
     used: {

@@ -138,7 +138,7 @@ export const containerShape: z.ZodType<ContainerShape> = z.object({
   rootDiskGB: z.number(),
 });
 
-export const roomPerGpu: z.ZodType<NonNullable<Supply['roomPerGpu']>> = z.record(
+export const reservePerGpu: z.ZodType<NonNullable<Supply['reservePerGpu']>> = z.record(
   z.string(),
   z.object({ cpuMilli: z.number(), memoryMiB: z.number() }),
 );

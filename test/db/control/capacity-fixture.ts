@@ -101,7 +101,7 @@ export async function makeSizedWorld(
         // A Bound volume wakes the instance loop.
         changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
         onEngineAnswers: async () => {},
-        roomForGpus: options.roomForGpus ?? false,
+        reservesForGpus: options.reservesForGpus ?? false,
         ...makeCatalogCache({ store, time: realTime }),
         stopping: new AbortController().signal,
       })();

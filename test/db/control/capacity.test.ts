@@ -202,13 +202,13 @@ onBothEngines('a region with two models of GPUs', (open) => {
 });
 
 onBothEngines('launches without GPUs', (open) => {
-  test('leave each free GPU the room of its smallest type, and say so', async () => {
+  test('leave each free GPU what its smallest type takes, and say so', async () => {
     const sizes = {
       'card.1': { cpuCores: 3, memoryGB: 4, gpuCount: 1 },
       'card.2': { cpuCores: 8, memoryGB: 8, gpuCount: 2 },
       'cpu.1': { cpuCores: 1, memoryGB: 1 },
     };
-    const world = await makeSizedWorld(await open(), machineOf(8, 32, 2), sizes, { roomForGpus: true });
+    const world = await makeSizedWorld(await open(), machineOf(8, 32, 2), sizes, { reservesForGpus: true });
     const { instances, fleet } = world.running.control;
     const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
     const fitting = async (): Promise<Record<string, number>> =>
@@ -220,7 +220,7 @@ onBothEngines('launches without GPUs', (open) => {
     await expectRefused(
       launch('cpu.1'),
       'no_capacity',
-      /short of 1 CPU core beside what is kept for 2 free GPUs \(an operator can allow it with BERTH_ROOM_FOR_GPUS=off\); card\.1 .* would fit now, or send the header/,
+      /short of 1 CPU core beside what is kept for 2 free GPUs \(an operator can allow it with BERTH_GPU_RESERVE=off\); card\.1 .* would fit now, or send the header/,
     );
     const waits = await instances.launch(world.caller, world.of('cpu.1'), null, A_DAY_MS);
     const gpu = await launch('card.1');

@@ -22,6 +22,7 @@ const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   open: { cpuMilli, memoryMiB: 8 * 1024, gpus: gpus === 0 ? {} : { A100: gpus } },
   hosts: null,
   gpuMemoryGB: new Map([['A100', 40]]),
+  gpuSlices: new Map([['A100', 'shared']]),
   offPeak: null,
   storagePrices,
 });
@@ -64,6 +65,8 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   expect(
     memory.flatMap(({ instanceTypeName, gpuMemoryGB }) => (gpuMemoryGB ? [instanceTypeName, gpuMemoryGB] : [])),
   ).toEqual(['gpu.1', 40, 'gpu.4', 40]);
+  const slices = memory.flatMap(({ instanceTypeName, gpuSlice }) => (gpuSlice ? [instanceTypeName] : []));
+  expect(slices).toEqual(['gpu.1', 'gpu.4']);
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
     isSpotInstance,

@@ -41,7 +41,7 @@ export function sweeping(
     },
     // A volume that becomes Bound wakes the instances' loop.
     changes: { publish: () => void volumeOf(world).catch(() => {}) },
-    roomForGpus: false,
+    reservesForGpus: false,
     ...makeCatalogCache({ store: world.store, time: realTime }),
     onEngineAnswers: async (drivers: RegionDrivers) => void (await sweepRegion(deps, drivers)),
     releasedListedMs: 3_600_000,

@@ -107,7 +107,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     const later = migrations.slice(1).map(() => 'the database was migrated');
     expect(await convert(database)).toEqual(['the database is converted', ...later]);
     const { migration, dueAct, quarantine, region = [], ...kept } = await rowsOf(database);
-    const changed = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter', 'gpusTotal', 'gpusUsed', 'roomPerGpu']);
+    const changed = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter', 'gpusTotal', 'gpusUsed', 'reservePerGpu']);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
     expect({ ...kept, region: region.map(without) }).toEqual({

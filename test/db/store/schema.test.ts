@@ -141,7 +141,7 @@ const rows: Rows = {
     memoryMiBUsed: 2,
     gpusTotal: '{"L4":4}',
     gpusUsed: '{"L4":3}',
-    roomPerGpu: '{"L4":{"cpuMilli":1,"memoryMiB":2}}',
+    reservePerGpu: '{"L4":{"cpuMilli":1,"memoryMiB":2}}',
     nodePortsUsed: 4,
     drain: null,
     formerNames: '[]',

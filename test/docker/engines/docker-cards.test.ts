@@ -7,6 +7,7 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
+import { userId } from '../../../src/domain/kernel/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { containerName, labels } from '../../../src/engines/labels.ts';
 import { makeDockerClient } from '../../../src/docker/docker-client.ts';
@@ -141,7 +142,12 @@ it('gives a start no card in quarantine, and lets a stopped instance of one wait
   const facts = { ...fixture.facts, gpuDriver: 'cdi' as const, gpus: uuids.map((id) => hostGpu({ id })) };
   const allocator = makeGpuAllocator(client, fixture.installation);
   const chosenWithout = (...ids: string[]) =>
-    allocator.withChosen({ gpus: 1, withoutGpus: new Set(ids) }, facts, deadline(), async (chosen) => chosen);
+    allocator.withChosen(
+      { ownerId: userId('ann'), gpus: 1, withoutGpus: new Set(ids) },
+      facts,
+      deadline(),
+      async (chosen) => chosen,
+    );
   expect(await chosenWithout(uuids[0] ?? '')).toEqual([uuids[1]]);
   await expect(chosenWithout(...uuids)).rejects.toMatchObject({ kind: 'no_capacity', retry: true, reason: 'gpuBusy' });
   const spec = subject.spec();

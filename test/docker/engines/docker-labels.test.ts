@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { makeDockerClient } from '../../../src/docker/docker-client.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
+import { userId } from '../../../src/domain/kernel/ids.ts';
 import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { deadline, newInstanceId, type Subject } from '../../conformance/subject.ts';
@@ -30,7 +31,7 @@ async function freeGpus(): Promise<readonly string[]> {
   subject.after(async () => client.stop());
   const facts = { ...fixture.facts, gpus: gpus.map((id) => hostGpu({ id })) };
   const allocator = makeGpuAllocator(client, fixture.installation);
-  return allocator.withChosen({ gpus: gpus.length }, facts, deadline(), async (ids) => ids);
+  return allocator.withChosen({ ownerId: userId('ann'), gpus: gpus.length }, facts, deadline(), async (ids) => ids);
 }
 
 describe('labels of an image', () => {

@@ -20,6 +20,7 @@ const offer = (typeId: string): Known['offers'][number] => ({
   typeName: typeId,
   gpuName: '',
   gpuMemoryGB: undefined,
+  gpuSlice: undefined,
   gpus: 0,
   cpuCores: 2,
   memoryGB: 4,

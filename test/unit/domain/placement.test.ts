@@ -4,7 +4,7 @@ import { gpusNamed, type Capacity } from '../../../src/domain/regions/catalog.ts
 import {
   fits,
   freeCapacity,
-  smallestRoomPerGpu,
+  smallestReserve,
   takeFromRegion,
   timesFit,
   RESERVATION_MS,
@@ -171,13 +171,13 @@ describe('GPUs of several names', () => {
   });
 });
 
-describe('room for GPUs', () => {
-  const room = { A100: { cpuMilli: 3_000, memoryMiB: 4_096 } };
-  const total = { ...of(8, 32, 2), roomPerGpu: room };
+describe('the reserve for GPUs', () => {
+  const reserve = { A100: { cpuMilli: 3_000, memoryMiB: 4_096 } };
+  const total = { ...of(8, 32, 2), reservePerGpu: reserve };
 
   test('is that of the smallest type of each name', () => {
     const types = [sized('one', 1, 4, 8), sized('four', 4, 12, 64), sized('l4', 1, 1, 1, 'L4'), sized('cpu', 0, 1, 1)];
-    expect(smallestRoomPerGpu({ A100: 8, L4: 2, T4: 1 }, types)).toEqual({
+    expect(smallestReserve({ A100: 8, L4: 2, T4: 1 }, types)).toEqual({
       A100: { cpuMilli: 3_000, memoryMiB: 8_192 },
       L4: { cpuMilli: 1_000, memoryMiB: 1_024 },
       T4: { cpuMilli: 0, memoryMiB: 0 },
@@ -209,7 +209,7 @@ describe('room for GPUs', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...sizes), { maxLength: 12 }), (asked) => {
         let free = freeCapacity({ total, used: zeroCapacity });
-        // A larger type takes more than its room: that is the operator's choice.
+        // A larger type takes more than its reserve: that is the operator's choice.
         for (const need of asked) if (fits(need, free)) free = takeFromRegion(free, need);
         const left = gpusNamed(free.gpus, 'A100');
         const tookMore = asked.includes(sizes[5] ?? zeroCapacity);

@@ -3,21 +3,24 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import {
-  givenGpus,
-  makeReadCards,
-  parseCards,
-  readProcCards,
-  type Card,
-} from '../../../src/engines/docker/client/cards.ts';
+import { makeReadCards, parseCards, readProcCards, type Card } from '../../../src/engines/docker/client/cards.ts';
+import { givenGpus } from '../../../src/engines/docker/client/host-gpus.ts';
 import { whyNoGpus } from '../../../src/engines/docker/client/missing-gpus.ts';
 import { chooseGpus, devicesFor } from '../../../src/engines/docker/container/gpus.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
 
 const uuid = (digit: number): string => `GPU-${String(digit).repeat(8)}-2222-3333-4444-555555555555`;
-const h200: Card = { index: 0, uuid: uuid(1), model: 'NVIDIA H200', memoryMiB: 143_771, isMig: false };
-const l4: Card = { index: 1, uuid: uuid(2), model: 'NVIDIA L4', memoryMiB: 23_034, isMig: false };
-const a100: Card = { index: 2, uuid: uuid(3), model: 'NVIDIA A100-SXM4-40GB', memoryMiB: 40_960, isMig: true };
+const h200: Card = { index: 0, uuid: uuid(1), model: 'NVIDIA H200', memoryMiB: 143_771, isMig: false, migs: [] };
+const l4: Card = { index: 1, uuid: uuid(2), model: 'NVIDIA L4', memoryMiB: 23_034, isMig: false, migs: [] };
+const a100: Card = {
+  index: 2,
+  uuid: uuid(3),
+  model: 'NVIDIA A100-SXM4-40GB',
+  memoryMiB: 40_960,
+  isMig: true,
+  migs: [],
+};
+const rules = { ownerId: 'ann', among: 'account' } as const;
 const lines = `0, ${uuid(1)}, NVIDIA H200, 143771, Disabled
 1, ${uuid(2)}, NVIDIA L4, 23034, [N/A]
 2, ${uuid(3)}, NVIDIA A100-SXM4-40GB, 40960, Enabled
@@ -122,7 +125,7 @@ describe('GPUs for instances', () => {
     expect(devicesFor('NVIDIA', gpus), 'it names no model').toEqual(['a']);
     expect(devicesFor('H100', gpus)).toEqual([]);
     expect(devicesFor('H100', gpus.slice(1))).toEqual(['b']);
-    expect(chooseGpus(2, devicesFor('NVIDIA L4', gpus), [])).toBeNull();
+    expect(chooseGpus(2, devicesFor('NVIDIA L4', gpus), [], rules)).toBeNull();
   });
 });
 

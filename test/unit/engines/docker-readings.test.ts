@@ -246,12 +246,13 @@ describe('create options', () => {
 
   it('assign free GPUs first, and none of a running container', () => {
     const holders = [
-      { ids: ['a'], running: true },
-      { ids: ['b'], running: false },
+      { ownerId: 'ann', ids: ['a'], running: true },
+      { ownerId: 'ann', ids: ['b'], running: false },
     ];
-    expect(chooseGpus(1, ['a', 'b', 'c'], holders)).toEqual(['c']);
-    expect(chooseGpus(2, ['a', 'b', 'c'], holders)).toEqual(['c', 'b']);
-    expect(chooseGpus(3, ['a', 'b', 'c'], holders)).toBeNull();
+    const choose = (count: number) => chooseGpus(count, ['a', 'b', 'c'], holders, { ownerId: 'ann', among: 'account' });
+    expect(choose(1)).toEqual(['c']);
+    expect(choose(2)).toEqual(['c', 'b']);
+    expect(choose(3)).toBeNull();
   });
 });
 

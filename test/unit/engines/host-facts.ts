@@ -17,6 +17,7 @@ export const hostFacts = (over: Partial<HostFacts> = {}): HostFacts => ({
   countsRootDisks: false,
   gpuDriver: null,
   gpus: [],
+  turnsAmong: 'account',
   whyNoGpus: null,
   dial: true,
   nsenter: null,

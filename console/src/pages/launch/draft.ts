@@ -19,6 +19,7 @@ export interface Offer {
   gpus: number;
   /** Of each; undefined: not known. */
   gpuMemoryGB: number | undefined;
+  gpuSlice: 'mig' | 'shared' | undefined;
   cpuCores: number;
   memoryGB: number;
   rootDiskGB: number;
@@ -43,6 +44,7 @@ export const offersOf = (families: readonly Family[]): Offer[] =>
         gpuName,
         gpus: type.gpuNum,
         gpuMemoryGB: type.gpuMemoryGB,
+        gpuSlice: type.gpuSlice,
         cpuCores: type.cpuCores,
         memoryGB: type.memoryGB,
         rootDiskGB: type.rootDiskGB,

@@ -62,6 +62,7 @@ function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean })
   const size = [
     offer.gpus > 0 ? `${offer.gpus} × ${offer.gpuName}` : '',
     offer.gpuMemoryGB === undefined ? '' : launch.gpuMemory(common.gb(offer.gpuMemoryGB)),
+    offer.gpuSlice === 'shared' ? launch.sharedGpu : '',
     launch.cores(offer.cpuCores),
     common.gb(offer.memoryGB),
     hasRegions ? offer.regionName : '',

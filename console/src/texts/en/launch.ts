@@ -14,6 +14,7 @@ export const launch = {
     })[state] ?? state,
   type: 'Instance type',
   gpuMemory: (size: string) => `${size} GPU memory`,
+  sharedGpu: 'card and its memory shared with other instances',
   cores: (count: number) => (count === 1 ? '1 core' : `${count} cores`),
   inStock: 'available now',
   noStock: 'none free now',

@@ -11,6 +11,7 @@ export const launch: Texts['launch'] = {
     ({ Absent: '首次启动时获取', Preparing: '准备中', Saving: '保存中', Failed: '失败' })[state] ?? state,
   type: '实例规格',
   gpuMemory: (size) => `显存 ${size}`,
+  sharedGpu: '与其他实例共用显卡和显存',
   cores: (count) => `${count} 核`,
   inStock: '现在可用',
   noStock: '暂无空位',

@@ -3,6 +3,7 @@ import {
   capacityOf,
   chargeModes,
   type Capacity,
+  type GpuSlice,
   type Supply,
   type InstanceType,
   type ChargeMode,
@@ -42,6 +43,7 @@ export interface CatalogFamily {
       instanceTypeId: string;
       gpuNum: number;
       gpuMemoryGB?: number;
+      gpuSlice?: GpuSlice;
       stockStatus: 'InStock' | 'OutOfStock';
       price: { chargeMode: ChargeMode; price: number; offPeak?: ListedOffPeak }[];
       instanceTypeName: string;
@@ -132,6 +134,8 @@ export interface Stock {
   hosts: readonly Capacity[] | null;
   /** By model; absent: unknown. */
   gpuMemoryGB: ReadonlyMap<string, number>;
+  /** By name; absent: whole cards. */
+  gpuSlices: ReadonlyMap<string, GpuSlice>;
   offPeak: ListedOffPeak | null;
   storagePrices: StorageDollars;
 }
@@ -151,6 +155,9 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
       hosts: drivers === undefined ? null : hostsOf(drivers),
       gpuMemoryGB: cardMemoryOf(drivers?.health.probe?.devices ?? []),
+      gpuSlices: new Map(
+        drivers?.health.probe?.devices.flatMap(({ name, slice }) => (slice === undefined ? [] : [[name, slice]])),
+      ),
       offPeak: listedOffPeak(counted.offPeak, nowMs),
       storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
     });
@@ -186,10 +193,12 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
       family.regionInfos.push(listed);
     }
     const gpuMemoryGB = stock.gpuMemoryGB.get(type.gpuName);
+    const gpuSlice = stock.gpuSlices.get(type.gpuName);
     listed.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
       ...(gpuMemoryGB === undefined ? {} : { gpuMemoryGB }),
+      ...(gpuSlice === undefined ? {} : { gpuSlice }),
       stockStatus: isInStock(type, stock) ? 'InStock' : 'OutOfStock',
       price: chargeModes.map((chargeMode) => ({
         chargeMode,

@@ -9,7 +9,7 @@ import {
   type RegionTotal,
 } from '../../../store/tables/catalog.ts';
 import { countGpus, isNoModel } from '../../../domain/regions/catalog.ts';
-import { fits, smallestRoomPerGpu } from '../../../domain/regions/placement.ts';
+import { fits, smallestReserve } from '../../../domain/regions/placement.ts';
 import { withoutSickCards } from './card-quarantine.ts';
 import { reevaluateQueue } from './queue.ts';
 import {
@@ -23,8 +23,8 @@ import {
 } from '../../kernel/ports.ts';
 
 export interface ProbeDeps extends TaskDeps, Pick<UseCaseDeps, 'readCatalog'> {
-  /** Whether launches without GPUs leave room for free ones. */
-  roomForGpus: boolean;
+  /** Whether launches without GPUs leave a reserve for free ones. */
+  reservesForGpus: boolean;
   /** Called when an engine answers for the first time or again. */
   onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;
 }
@@ -86,7 +86,7 @@ async function saveCapacity(deps: ProbeDeps, drivers: RegionDrivers): Promise<vo
   if (!counted || !probe) return;
   const { total: was, used } = counted;
   const all = withKnownNames(totalOf(drivers, probe), was);
-  const total = await withRoom(deps, regionId, all);
+  const total = await withReserve(deps, regionId, all);
   if (isDeepStrictEqual(total, was)) return;
   await store.write(async (tx) => {
     await saveRegionTotals(tx, regionId, total);
@@ -100,20 +100,20 @@ async function saveCapacity(deps: ProbeDeps, drivers: RegionDrivers): Promise<vo
     );
 }
 
-/** Names that are gone stay with none, so that types of them get no other GPUs. */
+/** Lost names stay with none, so that their types get no other GPUs. */
 function withKnownNames(total: RegionCapacity, was: RegionCapacity): RegionCapacity {
   const names = Object.keys(was.gpus).filter((name) => !isNoModel(name) && !Object.hasOwn(total.gpus, name));
   return { ...total, gpus: { ...total.gpus, ...Object.fromEntries(names.map((name) => [name, 0])) } };
 }
 
-async function withRoom(
-  { readCatalog, roomForGpus }: ProbeDeps,
+async function withReserve(
+  { readCatalog, reservesForGpus }: ProbeDeps,
   regionId: string,
   total: RegionCapacity,
 ): Promise<RegionTotal> {
-  if (!roomForGpus || countGpus(total.gpus) === 0) return total;
+  if (!reservesForGpus || countGpus(total.gpus) === 0) return total;
   const types = [...(await readCatalog()).types.values()].filter((type) => type.regionId === regionId);
-  return { ...total, roomPerGpu: smallestRoomPerGpu(total.gpus, types) };
+  return { ...total, reservePerGpu: smallestReserve(total.gpus, types) };
 }
 
 /** Capacity of a region for instances. */

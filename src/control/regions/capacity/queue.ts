@@ -213,11 +213,11 @@ interface NoCapacityOptions extends Pick<EnqueueOptions, 'ports' | 'catalog'> {
 }
 
 /** Why a launch without GPUs lacks what is free. */
-function roomText(need: Capacity, free: Supply): string {
-  const all: Supply = { ...free, roomPerGpu: {} };
+function reserveText(need: Capacity, free: Supply): string {
+  const all: Supply = { ...free, reservePerGpu: {} };
   if (fits(need, free) || !fits(need, all)) return '';
   const count = countGpus(free.gpus);
-  return ` beside what is kept for ${count} free ${count === 1 ? 'GPU' : 'GPUs'} (an operator can allow it with BERTH_ROOM_FOR_GPUS=off)`;
+  return ` beside what is kept for ${count} free ${count === 1 ? 'GPU' : 'GPUs'} (an operator can allow it with BERTH_GPU_RESERVE=off)`;
 }
 
 /** Names the shortage, the nearest type that fits, and how to wait. */
@@ -238,7 +238,7 @@ function noCapacity(
     );
   }
   const free = freeCapacity(counted);
-  const short = `${capacityShortfall(need, free)}${roomText(need, free)}`;
+  const short = `${capacityShortfall(need, free)}${reserveText(need, free)}`;
   const reservedFor = `the free capacity is reserved for the instances ahead in the queue, ${reservedCount} in number, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''

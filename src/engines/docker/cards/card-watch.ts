@@ -3,7 +3,8 @@ import { findingOfXid, findingsOf, type CardFinding } from '../../../domain/regi
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { GpuUsage } from '../../contract.ts';
 import type { EngineLog } from '../../engine-log.ts';
-import { UUID, type HostGpu } from '../client/cards.ts';
+import { UUID } from '../client/cards.ts';
+import { withoutTurn, type HostGpu } from '../client/host-gpus.ts';
 import { INTERVAL_MS, runCardLoop } from './card-loop.ts';
 import { followKernelLog, type PlacedXid } from './kernel-log.ts';
 import { parseReading, placeOf, unknownFigures, type CardReading } from './readings.ts';
@@ -41,7 +42,7 @@ export interface CardWatchOptions {
 }
 
 export const uuidOf = ({ id, otherIds, memoryMiB }: HostGpu): string | undefined =>
-  memoryMiB === null ? undefined : [id, ...otherIds].find((name) => UUID.test(name));
+  memoryMiB === null ? undefined : [id, ...otherIds].map(withoutTurn).find((name) => UUID.test(name));
 
 export function makeCardWatch(options: CardWatchOptions): CardWatch {
   const { log, program = 'nvidia-smi', kernelLog, now = () => performance.now() } = options;

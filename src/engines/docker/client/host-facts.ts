@@ -12,7 +12,8 @@ import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
-import { askSmi, givenGpus, makeReadCards, type GpuDriver, type HostGpu } from './cards.ts';
+import { askSmi, makeReadCards } from './cards.ts';
+import { givenGpus, type GpuDriver, type GpuTurns, type HostGpu, type TurnsAmong } from './host-gpus.ts';
 import { whyNoGpus } from './missing-gpus.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
@@ -40,6 +41,7 @@ export interface HostFacts {
   countsRootDisks: boolean;
   gpuDriver: GpuDriver | null;
   gpus: HostGpu[];
+  turnsAmong: TurnsAmong;
   whyNoGpus: string | null;
   dial: boolean;
   /** Null where entering containers' networks is impossible. */
@@ -96,6 +98,7 @@ export interface SizesConfig {
   cpusets: boolean;
   /** Mount point of the host's lxcfs; null: unused. */
   lxcfs: string | null;
+  turns?: { ofCards: GpuTurns; among: TurnsAmong };
 }
 
 export function makeHost(
@@ -123,6 +126,7 @@ export function makeHost(
       client.local,
       docker,
       readCards,
+      sizes.turns,
     );
     const { shown, cgroupParent, diskRates } = await ensureIsolation(isolationHost);
     const userNamespaces = facts.rootless || hasUserNamespaces(parsed.data) ? 'shared' : 'none';
@@ -202,12 +206,13 @@ async function factsOf(
   local: boolean,
   docker: DockerMode | null,
   readCards: ReturnType<typeof makeReadCards>,
+  turns: SizesConfig['turns'] = { ofCards: {}, among: 'account' },
 ): Promise<EngineFacts> {
   const discovered = info.DiscoveredDevices ?? [];
   const hasRuntime = info.Runtimes?.['nvidia'] !== undefined;
   const offersGpus = hasRuntime || discovered.length > 0;
   const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
-  const given = givenGpus(discovered, hasRuntime, cards);
+  const given = givenGpus(discovered, hasRuntime, cards, turns.ofCards);
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const userNamespace = local ? await readIdRange(info) : null;
@@ -230,6 +235,7 @@ async function factsOf(
     dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
     ...given,
+    turnsAmong: turns.among,
     whyNoGpus: local && given.gpus.length === 0 ? await whyNoGpus() : null,
     // Elsewhere connections are relayed.
     dial: networksAreLocal || !local,

@@ -9,6 +9,7 @@ import { containerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';
 import { volumeMount } from '../../../docker/helper-container.ts';
+import { withoutTurn } from '../client/host-gpus.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { instanceFilter } from './call-filter.ts';
 
@@ -167,7 +168,7 @@ function driverParts(imageEnv: readonly string[]): string {
 /** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
 function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): string[] {
   if (gpuDriver === null) return [];
-  const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void';
+  const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.map(withoutTurn).join(',') : 'void';
   return [`NVIDIA_VISIBLE_DEVICES=${visible}`, driverParts(imageEnv), ...NOT_OF_IMAGES];
 }
 
@@ -175,5 +176,5 @@ const deviceOf = (node: string) => ({ PathOnHost: node, PathInContainer: node, C
 
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>
   host.gpuDriver === 'cdi'
-    ? { Driver: 'cdi', DeviceIDs: ids.map((id) => `nvidia.com/gpu=${id}`) }
-    : { Driver: 'nvidia', DeviceIDs: [...ids], Capabilities: [['gpu']] };
+    ? { Driver: 'cdi', DeviceIDs: ids.map((id) => `nvidia.com/gpu=${withoutTurn(id)}`) }
+    : { Driver: 'nvidia', DeviceIDs: ids.map(withoutTurn), Capabilities: [['gpu']] };

@@ -9,7 +9,7 @@ import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';
 import type { EngineSpec } from '../../contract.ts';
-import { currentGpuId, type HostGpu } from '../client/cards.ts';
+import { currentGpuId, excludes, withoutTurn, type HostGpu, type TurnsAmong } from '../client/host-gpus.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
 import { isOurs } from './observation.ts';
@@ -17,15 +17,33 @@ import { isOurs } from './observation.ts';
 export const gpusOf = (found: Record<string, string>): string[] =>
   (found[labels.gpus] ?? '').split(',').filter((id) => id !== '');
 
-/** Unassigned GPUs first, then those of stopped holders. Null: too few. */
+interface Holder {
+  ownerId: string;
+  ids: readonly string[];
+  running: boolean;
+}
+
+/**
+ * Turns on cards of the owner first, then unassigned GPUs, then GPUs of stopped holders. Null: too
+ * few. `among`: accounts to share a card.
+ */
 export function chooseGpus(
   count: number,
   devices: readonly string[],
-  holders: readonly { ids: readonly string[]; running: boolean }[],
+  holders: readonly Holder[],
+  { ownerId, among }: { ownerId: string; among: TurnsAmong },
 ): string[] | null {
-  const inUse = new Set(holders.filter(({ running }) => running).flatMap(({ ids }) => ids));
-  const assigned = new Set(holders.flatMap(({ ids }) => ids));
-  const free = devices.filter((id) => !inUse.has(id)).sort((a, b) => Number(assigned.has(a)) - Number(assigned.has(b)));
+  const running = holders.filter((holder) => holder.running);
+  const onCard = (id: string, all: readonly Holder[]): Holder[] =>
+    all.filter(({ ids }) => ids.some((other) => withoutTurn(other) === withoutTurn(id)));
+  const isFree = (id: string): boolean =>
+    !running.some(({ ids }) => ids.some((other) => excludes(id, other))) &&
+    (among === 'all' || onCard(id, running).every((holder) => holder.ownerId === ownerId));
+  const rank = (id: string): number => {
+    if (onCard(id, running).length > 0) return 0;
+    return holders.some(({ ids }) => ids.some((other) => excludes(id, other))) ? 2 : 1;
+  };
+  const free = devices.filter(isFree).toSorted((a, b) => rank(a) - rank(b));
   return free.length < count ? null : free.slice(0, count);
 }
 
@@ -41,7 +59,7 @@ export function devicesFor(model: string | undefined, gpus: readonly HostGpu[]):
 export interface GpuAllocator {
   /** Runs `create` with chosen ids, one call at a time. Faults: `no_capacity`, `rejected`. */
   withChosen<T>(
-    wanted: Pick<EngineSpec, 'gpus' | 'gpuName' | 'withoutGpus'>,
+    wanted: Pick<EngineSpec, 'gpus' | 'gpuName' | 'ownerId' | 'withoutGpus'>,
     facts: HostFacts,
     signal: AbortSignal,
     create: (ids: readonly string[]) => Promise<T>,
@@ -62,18 +80,20 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
   const isInstance = (found: Record<string, string>, names: readonly string[]): boolean =>
     isOurs(found, installation) && names.includes(`/${containerName(instanceId(found[labels.id] ?? ''))}`);
 
-  async function listHolders(
-    { gpus }: HostFacts,
-    signal: AbortSignal,
-  ): Promise<{ name: string; ids: string[]; running: boolean }[]> {
+  async function listHolders({ gpus }: HostFacts, signal: AbortSignal): Promise<(Holder & { name: string })[]> {
     const all = await listContainers(client, [installationLabel(installation)], signal);
     return all
       .filter(({ Labels, Names }) => isInstance(Labels, Names))
-      .map(({ Id, Labels, State }) => ({ name: Id, ids: idsOf(Labels, gpus), running: State === 'running' }));
+      .map(({ Id, Labels, State }) => ({
+        name: Id,
+        ownerId: Labels[labels.owner] ?? '',
+        ids: idsOf(Labels, gpus),
+        running: State === 'running',
+      }));
   }
 
   return {
-    async withChosen({ gpus: count, gpuName, withoutGpus }, facts, signal, create) {
+    async withChosen({ gpus: count, gpuName, ownerId, withoutGpus }, facts, signal, create) {
       if (count === 0) return create([]);
       return creations.run(
         async () => {
@@ -84,7 +104,8 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
           const fit = devices.filter((id) => withoutGpus?.has(id) !== true);
-          const chosen = chooseGpus(count, fit, await listHolders(facts, signal));
+          const rules = { ownerId, among: facts.turnsAmong };
+          const chosen = chooseGpus(count, fit, await listHolders(facts, signal), rules);
           if (chosen === null) throw gpusTaken();
           return create(chosen);
         },
@@ -95,10 +116,9 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
       const ids = idsOf(info.Config.Labels, facts.gpus);
       if (ids.length === 0 || facts.gpuDriver === null) return;
       if (ids.some((id) => withoutGpus?.has(id))) throw gpuSick();
-      const taken = (await listHolders(facts, signal))
-        .filter(({ name, running }) => running && name !== info.Id)
-        .flatMap((holder) => holder.ids);
-      if (ids.some((id) => taken.includes(id))) throw gpusTaken();
+      const others = (await listHolders(facts, signal)).filter(({ name }) => name !== info.Id);
+      const rules = { ownerId: info.Config.Labels[labels.owner] ?? '', among: facts.turnsAmong };
+      if (chooseGpus(ids.length, ids, others, rules) === null) throw gpusTaken();
     },
   };
 }

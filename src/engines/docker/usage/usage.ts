@@ -16,7 +16,7 @@ import type { DockerClient } from '../../../docker/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../../../docker/faults.ts';
-import { currentGpuId } from '../client/cards.ts';
+import { currentGpuId } from '../client/host-gpus.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
 import { countRootDisk } from './root-disk.ts';
 import type { ReadGpus } from './gpus.ts';
