@@ -3,13 +3,13 @@
 export interface CardFinding {
   /** `gpuLost`, `gpuNeedsReset`, `eccUncorrected`, or `xid <number>`. */
   reason: string;
-  /** Another value means that the same happened again. */
+  /** Another value: the same happened again. */
   evidence: string;
 }
 
 export interface CardSigns {
   isLost: boolean;
-  /** Action that the driver asks for; null: none, or unknown. */
+  /** Action for the operator; null: none, or unknown. */
   recovery: string | null;
   /** Since the driver was loaded, or the card was reset. */
   eccUncorrected: number | null;

@@ -1,4 +1,4 @@
-/** GPUs that take no launches, a row for each reason. */
+/** GPUs without launches, a row for each reason. */
 import type { CardFinding, Quarantine } from '../../domain/regions/card-health.ts';
 import type { Db } from '../store.ts';
 
@@ -15,7 +15,6 @@ export async function quarantinesOf(db: Db, regionId: string): Promise<Quarantin
   }));
 }
 
-/** GPUs of the region that take no launches. */
 export async function quarantinedCards(db: Db, regionId: string): Promise<Set<string>> {
   const all = await quarantinesOf(db, regionId);
   return new Set(all.filter(({ isReturned }) => !isReturned).map(({ cardId }) => cardId));
@@ -53,7 +52,7 @@ export async function deleteQuarantine(
   await tx.deleteFrom('quarantine').where('id', 'in', ids).execute();
 }
 
-/** Returns the reasons that were in force. */
+/** Returns the reasons in force before. */
 export async function returnCard(
   tx: Db,
   { regionId, cardId }: { regionId: string; cardId: string },

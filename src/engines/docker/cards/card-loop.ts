@@ -18,7 +18,7 @@ export interface CardLoopOptions {
   program: string;
   /** True: the reading of a card. */
   onLine: (line: string, fields: readonly string[]) => boolean;
-  /** UUIDs of cards, where a failed one would hide the others; null: all. */
+  /** UUIDs to ask for; null: all. */
   only: () => readonly string[] | null;
   onEnd: (error: unknown) => void;
   signal: AbortSignal;

@@ -1,4 +1,4 @@
-/** Device nodes of the host's cards, and whether a container may open them. */
+/** Device nodes of the host's cards, and the access of containers. */
 import { spawn } from 'node:child_process';
 import { access, readdir, readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -20,7 +20,7 @@ export interface CardPlaces {
 
 export interface CardNodes {
   of(uuid: string): Promise<string | null>;
-  /** Nodes for a container of these cards, without those that the host lacks. */
+  /** Existing nodes for a container of the cards. */
   forContainer(uuids: readonly string[]): Promise<string[]>;
 }
 
@@ -66,7 +66,7 @@ export function makeCardNodes({ proc = PROC, dev = DEV }: CardPlaces = {}): Card
   };
 }
 
-/** Null: unknown. Asks the kernel, not the container, whose nodes root inside can change. */
+/** Null: unknown. Asks the kernel: root inside can change the nodes. */
 export async function mayOpen(pid: number, node: string, cgroups = CGROUPS): Promise<boolean | null> {
   const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
   const first = /^\d+:(?:[^:\n]*,)?devices(?:,[^:\n]*)?:(\/.+)$/m.exec(groups)?.[1];

@@ -10,7 +10,7 @@ import { followKernelLog, type PlacedXid } from './kernel-log.ts';
 import { parseReading, placeOf, unknownFigures, type CardReading } from './readings.ts';
 
 const STALE_MS = 3 * INTERVAL_MS;
-/** Longer than a silent command lasts, and its next start. */
+/** Exceeds a silent command and the next start. */
 const LOST_MS = 9 * INTERVAL_MS;
 export const WELL_MS = 60_000;
 const NO_HANDLE = /^Unable to determine the device handle for (GPU ?[0-9a-f:.]+): /i;
@@ -24,7 +24,7 @@ interface WatchedCard {
 }
 
 export interface CardWatch {
-  /** Reads the cards that `nvidia-smi` of this host knows, from now on. */
+  /** Starts to read the cards known to `nvidia-smi` of this host. */
   follow(gpus: readonly HostGpu[]): void;
   /** Undefined: the card is not read here. */
   usageOf(id: string): GpuUsage | undefined;
@@ -79,7 +79,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     return true;
   }
 
-  /** A card without a handle ends the command before it prints the others. */
+  /** A card without a handle hides the others. */
   function only(): string[] | null {
     if (withoutHandle.size === 0) return null;
     const all = [...new Set(uuids.values())];

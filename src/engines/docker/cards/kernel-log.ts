@@ -1,4 +1,4 @@
-/** Xids of the kernel's log, from its end on. */
+/** Follows the Xids of the kernel's log. */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -48,7 +48,7 @@ export async function followKernelLog(
   }
 }
 
-/** Reads what is there; false: it cannot be read. */
+/** False: the log is unreadable. */
 async function readRecords(file: FileHandle, take: (line: string) => void): Promise<boolean> {
   const buffer = Buffer.alloc(RECORD_BYTES);
   for (;;) {

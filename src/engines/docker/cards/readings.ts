@@ -25,7 +25,7 @@ export interface CardReading extends CardSigns {
 const MIB = 1024 * 1024;
 const PLACE = /^(?:GPU ?)?[0-9a-f]{0,4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-9a-f])?$/i;
 
-/** `0000:00:06` of `00000000:00:06.0`, as the kernel's log shortens it. */
+/** `0000:00:06` of `00000000:00:06.0`, as in the kernel's log. */
 export const placeOf = (busId: string): string | null => PLACE.exec(busId)?.[1]?.toLowerCase() ?? null;
 
 export const unknownFigures: CardReading['figures'] = {
@@ -36,11 +36,11 @@ export const unknownFigures: CardReading['figures'] = {
   temperatureCelsius: null,
 };
 
-/** In place of a figure. Single ones fail on healthy cards, too. */
+/** In place of a figure; single figures fail on healthy cards, too. */
 const FAILED = /ERR!|Unknown Error/i;
 const LOST = /GPU is lost/i;
 
-/** Null: not the line of a card. A figure that is missing or impossible is null. */
+/** Null: not the line of a card. Missing and impossible figures are null. */
 export function parseReading(line: string, fields: readonly string[]): CardReading | null {
   const cells = line.split(', ').map((cell) => cell.trim());
   const cell = (field: (typeof readingFields)[number]): string => cells[fields.indexOf(field)] ?? '';
