@@ -27,6 +27,12 @@ onDocker((made) => {
 const run = promisify(execFile);
 const uuids = [cardOf(0), cardOf(1)].map((card) => card['uuid'] ?? '');
 
+/** Create request without what only the runtime of cards knows. */
+function withoutCards(body: string): string {
+  const { HostConfig, ...rest } = JSON.parse(body);
+  return JSON.stringify({ ...rest, HostConfig: { ...HostConfig, DeviceRequests: [] } });
+}
+
 /** The daemon, with the older runtime of cards; counts commands that are run in instances. */
 function withRuntime() {
   const socketPath = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
@@ -46,7 +52,9 @@ function withRuntime() {
       };
       void pass();
     });
-    request.pipe(onward);
+    if (!url.includes('/containers/create')) return void request.pipe(onward);
+    onward.removeHeader('content-length');
+    void text(request).then((body) => onward.end(withoutCards(body)));
   });
   return { server, commands };
 }
@@ -95,9 +103,8 @@ it('reads cards of instances by their UUIDs, with one process and no command ins
   expect(await smi.loops()).toHaveLength(1);
 });
 
-it('says that the host has taken a card, whatever is in the instance', async ({ skip }) => {
-  const cgroup = await readFile('/proc/self/cgroup', 'utf8');
-  skip(!/:devices:/.test(cgroup), 'the host has no control groups of the first version');
+/** A host with one card, as `nvidia-smi`, `/proc` and `/dev` show it. */
+async function placesOfOneCard() {
   const smi = await makeFakeSmi();
   const root = await mkdtemp(path.join(tmpdir(), 'cards-'));
   onTestFinished(async () => {
@@ -110,7 +117,37 @@ it('says that the host has taken a card, whatever is in the instance', async ({ 
   await mkdir(places.dev);
   const information = `Model: NVIDIA H200\nGPU UUID: ${uuids[0]}\nDevice Minor: 0\n`;
   await writeFile(path.join(places.proc, '0000:00:00.0', 'information'), information);
-  await run('mknod', [path.join(places.dev, 'nvidia0'), 'c', '195', '0']);
+  for (const [name, minor] of [
+    ['nvidia0', 0],
+    ['nvidiactl', 255],
+  ])
+    await run('mknod', [path.join(places.dev, String(name)), 'c', '195', String(minor)]);
+  return places;
+}
+
+it('makes the nodes of a card devices of the container, where the older runtime gives cards', async () => {
+  const places = await placesOfOneCard();
+  const { server } = withRuntime();
+  await withSocket(fixture, server, async (socketPath) => {
+    const engine = fixture.make({ endpoint: { socketPath }, cards: places });
+    await engine.probe(deadline());
+    const spec = subject.spec({ gpus: 1, gpuName: 'NVIDIA H200' });
+    await engine.ensure(spec, deadline());
+    const { HostConfig, Config } = await fixture.inspect(spec.id);
+    expect(Config.Labels[labels.gpus]).toBe(uuids[0]);
+    const nodes = ['nvidiactl', 'nvidia0'].map((name) => path.join(places.dev, name));
+    expect(HostConfig.Devices?.map(({ PathOnHost }: { PathOnHost: string }) => PathOnHost)).toEqual(nodes);
+    // Past the proxy, which passes no upgraded connection.
+    const { stdout } = await subject.exec(spec.id, 'ls', places.dev);
+    expect(stdout.trim().split('\n')).toEqual(['nvidia0', 'nvidiactl']);
+    await engine.stop();
+  });
+});
+
+it('says that the host has taken a card, whatever is in the instance', async ({ skip }) => {
+  const cgroup = await readFile('/proc/self/cgroup', 'utf8');
+  skip(!/:devices:/.test(cgroup), 'the host has no control groups of the first version');
+  const places = await placesOfOneCard();
   const spec = subject.spec();
   await startWithCard(spec, uuids[0] ?? '', path.join(places.dev, 'nvidia0'));
   const { server } = withRuntime();
