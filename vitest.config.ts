@@ -164,11 +164,24 @@ export default defineConfig({
         test: {
           name: 'world',
           provide: provide('world'),
-          include: ['test/world/**/*.test.ts', 'test/docker/engines/docker-conformance-*.test.ts'],
+          include: ['test/docker/engines/docker-conformance-*.test.ts'],
           exclude,
           globalSetup: ['test/world/setup.ts'],
           retry,
           maxWorkers: 2,
+        },
+      },
+      {
+        extends: true,
+        // Gives the engine cards, which all of its tests would see.
+        test: {
+          name: 'world-alone',
+          provide: provide('world'),
+          include: ['test/world/**/*.test.ts'],
+          retry,
+          fileParallelism: false,
+          // After the files of `world`.
+          sequence: { groupOrder: 1 },
         },
       },
       {
