@@ -212,6 +212,15 @@ describe('findings about a card', () => {
     expect(watched.findingsOf('0')).toBeUndefined();
   });
 
+  it('are those of the card for each of its parts, which have no figures of their own', async () => {
+    const [smi, watched] = await watch([cardOf(0, { gpu_recovery_action: 'Reset' })], 0);
+    watched.follow([hostGpu({ id: 'MIG-1', slice: 'mig', cardUuid: uuid(0) })]);
+    await eventually(() => watched.findingsOf('MIG-1') !== undefined);
+    expect(watched.findingsOf('MIG-1')).toMatchObject([{ reason: 'gpuNeedsReset' }]);
+    expect(watched.usageOf('MIG-1')).toBeUndefined();
+    expect(await smi.loops()).toHaveLength(1);
+  });
+
   it('have the Xids that the kernel logs from then on, at the place of the card', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'kmsg-'));
     const path = join(folder, 'kmsg');

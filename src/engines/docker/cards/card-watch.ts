@@ -52,6 +52,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   const stopping = new AbortController();
   const { signal } = stopping;
   let uuids = new Map<string, string>();
+  let parts = new Map<string, string>();
   let watching: Promise<unknown> | undefined;
 
   function note(card: WatchedCard | undefined, findings: readonly CardFinding[]): void {
@@ -82,7 +83,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   /** A card without a handle hides the others. */
   function only(): string[] | null {
     if (withoutHandle.size === 0) return null;
-    const all = [...new Set(uuids.values())];
+    const all = [...new Set([...uuids.values(), ...parts.values()])];
     const others = all.filter((uuid) => !withoutHandle.has(cards.get(uuid)?.place ?? ''));
     withoutHandle.clear();
     return others.length === 0 ? null : others;
@@ -93,7 +94,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     xids.set(xid.place, ofCard.set(xid.code, xid));
   }
 
-  const cardOf = (id: string): WatchedCard | undefined => cards.get(uuids.get(id) ?? '');
+  const cardOf = (id: string): WatchedCard | undefined => cards.get(uuids.get(id) ?? parts.get(id) ?? '');
 
   return {
     follow(gpus) {
@@ -103,7 +104,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
           return uuid === undefined ? [] : [gpu.id, ...gpu.otherIds].map((name): [string, string] => [name, uuid]);
         }),
       );
-      if (uuids.size === 0) return;
+      parts = new Map(gpus.flatMap(({ id, cardUuid }) => (cardUuid === undefined ? [] : [[id, cardUuid]])));
+      if (uuids.size === 0 && parts.size === 0) return;
       const onEnd = (error: unknown): void => log.debug({ reason: errorText(error) }, 'nvidia-smi is started again');
       watching ??= Promise.all([
         runCardLoop({ program, onLine, only, onEnd, signal }),

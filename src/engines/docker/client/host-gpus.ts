@@ -14,6 +14,8 @@ export interface HostGpu {
   /** Part of the card; 1: all. */
   share: number;
   slice?: GpuSlice;
+  /** UUID of the divided card. */
+  cardUuid?: string | undefined;
   /** Names in the labels of containers that an earlier version made. */
   otherIds: readonly string[];
 }
@@ -32,7 +34,7 @@ const TURN = /~\d+$/;
 
 /** Devices of a card, by the first of their names that the engine lists; null: it lists none. */
 export function migGpus(
-  { index, model, memoryMiB, migs }: Card,
+  { index, uuid: cardUuid, model, memoryMiB, migs }: Card,
   isListed: ((name: string) => boolean) | null,
 ): HostGpu[] {
   return migs.flatMap(({ uuid, profile }, nth) => {
@@ -45,6 +47,7 @@ export function migGpus(
     return {
       kind: 'gpu',
       slice: 'mig',
+      cardUuid: cardUuid ?? undefined,
       name: `${model} MIG ${profile}`,
       id,
       memoryMiB: memory > 0 ? memory : null,
