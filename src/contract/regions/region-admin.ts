@@ -1,6 +1,7 @@
 /** Regions for administrators: facts, engine and pools. */
 import { z } from 'zod';
 import { poolNames, sizeLimits } from '../../domain/storage/disk.ts';
+import { gpuSlices } from '../../domain/regions/catalog.ts';
 import { accessModes } from '../../domain/regions/region-settings.ts';
 import {
   answer,
@@ -136,6 +137,21 @@ const kubernetesEngine = named(
       .strictObject({
         resource: labelKey.describe('Extended resource, such as `nvidia.com/gpu`'),
         nameLabel: labelKey.describe('Label of a node that names its GPUs, such as `nvidia.com/gpu.product`'),
+        parts: z
+          .array(
+            z.strictObject({
+              resource: labelKey.describe('Extended resource, such as `nvidia.com/mig-1g.5gb`'),
+              name: z
+                .string()
+                .min(1)
+                .max(63)
+                .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`'),
+              kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
+            }),
+          )
+          .max(32)
+          .describe('Parts of cards that nodes offer as resources of their own')
+          .optional(),
       })
       .describe('GPUs of the nodes; by default instances have none')
       .optional(),

@@ -1,4 +1,5 @@
 /** Settings of a region that is a Kubernetes cluster. Its secret is stored apart, sealed. */
+import type { GpuSlice } from './catalog.ts';
 
 /** Source of connections that reach instances, such as the gateway: a range or a namespace. */
 export interface ClusterPeer {
@@ -41,14 +42,7 @@ export interface KubernetesEngineSettings {
       }[]
     | undefined;
   /** Absent: instances have no GPUs. */
-  gpus?:
-    | {
-        /** Extended resource, such as `nvidia.com/gpu`. */
-        resource: string;
-        /** Label of a node that names its GPUs, such as `nvidia.com/gpu.product`. */
-        nameLabel: string;
-      }
-    | undefined;
+  gpus?: GpusOfCluster | undefined;
   /** PriorityClasses of instances; absent: the cluster's default. */
   priorityClass?: string | undefined;
   spotPriorityClass?: string | undefined;
@@ -63,4 +57,13 @@ export interface KubernetesEngineSettings {
    * instances whose network Berth joins, as for ssh. Absent: no ssh for images without sshd.
    */
   networkImage?: string | undefined;
+}
+
+export interface GpusOfCluster {
+  /** Extended resource, such as `nvidia.com/gpu`. */
+  resource: string;
+  /** Label of a node that names its GPUs, such as `nvidia.com/gpu.product`. */
+  nameLabel: string;
+  /** Resources of parts of cards, such as `nvidia.com/mig-1g.5gb` with the name `MIG 1g.5gb`. */
+  parts?: { resource: string; name: string; kind: GpuSlice }[] | undefined;
 }

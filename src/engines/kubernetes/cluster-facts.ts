@@ -7,6 +7,7 @@ import { gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
 import { largestHosts } from '../../domain/regions/host-sizes.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
+import { countsOf, gpusOf } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
@@ -104,23 +105,11 @@ export function probeOf(all: readonly Node[], gitVersion: string, settings: Kube
 
 function sizeOf(node: Node, { gpus }: KubernetesEngineSettings): Capacity {
   const { cpu = '0', memory = '0' } = node.status?.allocatable ?? {};
-  const devices = gpusOf(node, gpus);
   return {
     cpuMilli: milliOf(cpu),
     memoryMiB: Math.floor(quantityOf(memory) / MIB),
-    gpus: gpusByName(devices),
+    gpus: countsOf(node, gpus),
   };
-}
-
-function gpusOf({ metadata, status }: Node, gpus: KubernetesEngineSettings['gpus']): Probe['devices'] {
-  if (gpus === undefined) return [];
-  const count = quantityOf(status?.allocatable?.[gpus.resource] ?? '0');
-  const name = metadata?.labels?.[gpus.nameLabel] ?? gpus.resource;
-  return Array.from({ length: count }, (_, at) => ({
-    kind: 'gpu' as const,
-    name,
-    id: `${metadata?.name ?? ''}/${at}`,
-  }));
 }
 
 const OF_NODES = 'the nodes of a cluster set this limit for all Pods';

@@ -121,11 +121,13 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     await instances.stop(ann, { instanceId: id }, null);
     await eventually(() => graces.length === 1);
     clock.aheadMs += STOP_GRACE_MS - 600;
+    // The loop may have called again meanwhile.
+    const before = graces.length;
     await instances.archive(ann, { instanceId: id }, null);
-    await eventually(() => graces.length === 2);
+    await eventually(() => graces.length > before);
     await instances.stop(ann, { instanceId: id }, null);
     await world.until(id, hasStatus('Stopped'));
-    expect(graces.slice(1).every((graceMs) => graceMs <= 600)).toBe(true);
+    expect(Math.max(...graces.slice(before))).toBeLessThanOrEqual(600);
     const [run, ...others] = await runsOf(id);
     expect(others).toEqual([]);
     const lastedMs = (run?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.stopWished'));

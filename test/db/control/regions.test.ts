@@ -43,7 +43,7 @@ onBothEngines('regions of administrators', (open) => {
       hasCredentials: false,
       sshAddress: '192.0.2.7',
     });
-    expect(made.engine.capacity).toEqual({ cpuMilli: 8_000, memoryMiB: 16 * 1024, gpus: {} });
+    expect(made.engine.capacity).toEqual({ cpuMilli: 8_000, memoryMiB: 16 * 1024, gpus: 0 });
     expect(made.warnings).toEqual([expect.stringMatching(/no instance types yet/)]);
     expect(await eventKinds(store, world.caller.accountId)).toContain('region.created');
     const id = await launched(world, regionId, await typeIn(world, regionId));

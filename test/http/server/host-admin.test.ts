@@ -120,7 +120,7 @@ test('converts the data of a version before 0.2 while no server runs; a server n
   expect(server.output()).toContain('npm run admin -- convert');
   expect(await admin(folder, 'convert')).toEqual({
     code: 0,
-    text: 'the database is converted\nthe database was migrated\n',
+    text: expect.stringMatching(/^the database is converted\n(the database was migrated\n)+$/),
   });
   expect(await admin(folder, 'convert')).toEqual({ code: 0, text: 'the database is already converted\n' });
   await server.start();

@@ -7,7 +7,12 @@ import { until } from '../../fixtures/server-process.ts';
 import { nodeName } from '../cluster/config.ts';
 import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
 
-const gpus = { resource: 'nvidia.com/gpu', nameLabel: 'nvidia.com/gpu.product' };
+const gpus = {
+  resource: 'nvidia.com/gpu',
+  nameLabel: 'nvidia.com/gpu.product',
+  parts: [{ resource: 'nvidia.com/mig-1g.5gb', name: 'MIG 1g.5gb', kind: 'mig' as const }],
+};
+const MIG = 'nvidia.com/mig-1g.5gb';
 const MODEL = 'NVIDIA-L4';
 
 let scene: ClusterServer;
@@ -20,7 +25,7 @@ beforeAll(async () => {
   });
   const { kubectl } = scene.cluster;
   await kubectl(['label', 'node', nodeName, `${gpus.nameLabel}=${MODEL}`]);
-  const offer = JSON.stringify({ status: { capacity: { [gpus.resource]: '2' } } });
+  const offer = JSON.stringify({ status: { capacity: { [gpus.resource]: '2', [MIG]: '1' } } });
   await kubectl(['patch', 'node', nodeName, '--subresource=status', '--type=merge', '-p', offer]);
 });
 afterAll(() => scene?.stop());
@@ -28,8 +33,26 @@ afterAll(() => scene?.stop());
 const gpusOfRegion = async (): Promise<unknown> =>
   (await scene.admin.listRegions()).regions.find(({ regionId }) => regionId === scene.region)?.capabilities.gpus;
 
+const limitOf = (instanceId: string, resource: string): Promise<string> => {
+  const got = `{.spec.nodeName} {.spec.containers[0].resources.limits.${resource.replaceAll('.', '\\.')}}`;
+  return scene.cluster.kubectl(['get', 'pod', `${instanceId}-0`, '-n', NAMESPACE, '-o', `jsonpath=${got}`]);
+};
+
+test('instances get parts of cards as the resource of their type, and no more than there are', async () => {
+  const { admin: client } = scene;
+  await until(gpusOfRegion, (has) => has === true);
+  const part = await scene.createType({ name: 'part', gpuNum: 1, gpuName: `${MODEL} MIG 1g.5gb` });
+  const instanceId = await scene.launch(client, { instanceTypeId: part });
+  await scene.reaches(client, instanceId, 'Running');
+  expect(await limitOf(instanceId, MIG)).toBe(`${nodeName} 1`);
+  expect(await limitOf(instanceId, gpus.resource)).toBe(`${nodeName} `);
+  await expect(scene.launch(client, { instanceTypeId: part })).rejects.toThrow(/short of 1 GPU/);
+  await client.terminate({ instanceId });
+  await scene.reaches(client, instanceId, 'Cleaned');
+});
+
 test('instances get the GPUs of their type on a node with the model, and no more than there are', async () => {
-  const { admin: client, cluster } = scene;
+  const { admin: client } = scene;
   await until(gpusOfRegion, (has) => has === true);
   const [one, two, other] = await Promise.all([
     scene.createType({ name: 'one', gpuNum: 1, gpuName: MODEL }),
@@ -40,9 +63,7 @@ test('instances get the GPUs of their type on a node with the model, and no more
 
   const instanceId = await scene.launch(client, { instanceTypeId: one });
   await scene.reaches(client, instanceId, 'Running');
-  const got = `{.spec.nodeName} {.spec.containers[0].resources.limits.${gpus.resource.replaceAll('.', '\\.')}}`;
-  const pod = ['get', 'pod', `${instanceId}-0`, '-n', NAMESPACE, '-o', `jsonpath=${got}`];
-  expect(await cluster.kubectl(pod)).toBe(`${nodeName} 1`);
+  expect(await limitOf(instanceId, gpus.resource)).toBe(`${nodeName} 1`);
   await expect(scene.launch(client, { instanceTypeId: two })).rejects.toThrow(/short of 1 GPU/);
 
   await client.terminate({ instanceId });

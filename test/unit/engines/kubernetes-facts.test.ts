@@ -47,6 +47,22 @@ test('is the sum of its usable nodes, and an instance fits on one of the largest
   ]);
 });
 
+test('counts parts of cards by the model of their node, or by their resource', () => {
+  const parts = [
+    { resource: 'nvidia.com/mig-1g.5gb', name: 'MIG 1g.5gb', kind: 'mig' as const },
+    { resource: 'nvidia.com/gpu.shared', name: 'shared', kind: 'shared' as const },
+  ];
+  const withParts = { ...settings, gpus: { resource: 'nvidia.com/gpu', nameLabel: 'nvidia.com/gpu.product', parts } };
+  const divided = node({ cpu: '8', memory: '30Gi', gpus: 1, model: 'A100' });
+  Object.assign(divided.status?.allocatable ?? {}, { 'nvidia.com/mig-1g.5gb': '7' });
+  const unnamed = node({ cpu: '8', memory: '30Gi' });
+  Object.assign(unnamed.status?.allocatable ?? {}, { 'nvidia.com/gpu.shared': '4' });
+  const { capacity, devices } = probeOf([divided, unnamed], 'v1.36.3', withParts);
+  expect(capacity.gpus).toEqual({ A100: 1, 'A100 MIG 1g.5gb': 7, 'nvidia.com/gpu.shared': 4 });
+  expect(new Set(devices.map(({ slice }) => slice))).toEqual(new Set([undefined, 'mig', 'shared']));
+  expect(new Set(devices.map(({ id }) => id)).size, 'ids of one node differ').toBe(12);
+});
+
 test('offers the types that one node can hold, each once', () => {
   const probe = probeOf([small, small, small, gpu, large], 'v1.36.3', settings);
   const types = typesOfMachines(machinesOf(probe), { dataDiskGB: 1 });

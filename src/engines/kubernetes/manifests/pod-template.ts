@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
 import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
+import { resourceOf } from '../gpu-resources.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
@@ -100,7 +101,7 @@ function mainContainer(
 ): Container {
   const { gpus, cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
-  if (spec.gpus > 0 && gpus !== undefined) limits[gpus.resource] = String(spec.gpus);
+  if (spec.gpus > 0 && gpus !== undefined) limits[resourceOf(spec.gpuName ?? '', gpus).resource] = String(spec.gpus);
   return {
     name: MAIN_CONTAINER,
     image: spec.imageRef,
@@ -187,9 +188,9 @@ function placementOf(
   { gpus, gpuName }: EngineSpec,
   settings: KubernetesEngineSettings,
 ): Pick<PodSpec, 'nodeSelector' | 'tolerations'> {
-  // GPUs of nodes without the label have the name of their resource.
-  const isLabel = gpuName !== undefined && gpuName !== '' && gpuName !== settings.gpus?.resource;
-  const byGpu = gpus > 0 && settings.gpus !== undefined && isLabel ? { [settings.gpus.nameLabel]: gpuName } : {};
+  const of = settings.gpus;
+  const model = gpus > 0 && of !== undefined ? resourceOf(gpuName ?? '', of).model : null;
+  const byGpu = of === undefined || model === null ? {} : { [of.nameLabel]: model };
   const nodeSelector = { ...settings.nodeSelector, ...byGpu };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),
