@@ -30,6 +30,8 @@ export type Need =
   | 'rootDisk'
   | 'processLimit'
   | 'saveImage'
+  /** A push reports its bytes, however short it is. */
+  | 'pushProgress'
   | 'listenUnix'
   /** Node ports are ports of a host, which other programs may use. */
   | 'hostPorts'

@@ -14,6 +14,7 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { afterAll, afterEach, beforeAll } from 'vitest';
+import { z } from 'zod';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { endpointOf, makeDockerClient, type Endpoint } from '../../../src/docker/docker-client.ts';
 import { idMappedFolder, makeIdMappedMounts } from '../../../src/engines/docker/container/id-mapped-mounts.ts';
@@ -96,6 +97,7 @@ export async function makeDockerFixture(
   };
   const ensureFirewall = async () => ({ connectionLimit: false, linkLocalClosed: false, egressPolicy: false });
   const ensureIsolation = makeIsolation(isolation, ensureFirewall, log);
+  const { Driver } = z.object({ Driver: z.string() }).parse(await docker.info());
   const facts = await makeHost(client, mode, ensureIsolation).facts(AbortSignal.timeout(20_000));
   const recipe = await readRecipe(DOCKER_RECIPE);
   const installation = randomUUID();
@@ -268,6 +270,8 @@ export async function makeDockerFixture(
     lacks: {
       ...(facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker }),
       ...(facts.nsenter === null ? { joinNetwork: NO_JOINS } : {}),
+      // The image store of containerd: `overlay2` is Docker's own.
+      ...(Driver === 'overlayfs' ? { pushProgress: 'the engine looks at its pushes ten times a second' } : {}),
       ...(client.local ? {} : { listenUnix: NO_SOCKETS }),
     },
     async stop() {
