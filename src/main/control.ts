@@ -52,7 +52,7 @@ export function makeControl(options: ControlDeps) {
     ...delivery.tasks,
     ...money.tasks(needs),
     ...storage.tasks(needs),
-    ...regions.tasks(probe),
+    ...regions.tasks(needs, probe),
     ...compute.tasks,
   ];
   const control: Control = {

@@ -12,6 +12,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0002-due-acts'),
   fromFiles('0003-gpus-by-name'),
   fromFiles('0004-quarantine'),
+  fromFiles('0005-region-use'),
 ];
 
 export async function openStore(options: {

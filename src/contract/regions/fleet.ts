@@ -1,7 +1,7 @@
 /** The hosts of the operator: capacity, GPUs with their holders, and pools. */
 import { z } from 'zod';
 import { regionDrain, regionEngine } from './catalog.ts';
-import { answer, decimal, empty, flag, integer, text } from '../common.ts';
+import { answer, decimal, empty, flag, id, integer, request, text, unixMs, wholeNumber } from '../common.ts';
 import { operatorReadRoute } from '../route.ts';
 
 const numberOrNull = (description: string) => z.number().nullable().describe(description);
@@ -81,7 +81,38 @@ const region = answer('FleetRegion', {
 });
 export const fleetAnswer = answer('Fleet', { regions: z.array(region).describe('All regions of this server') });
 
+const usePart = (what: string) =>
+  z
+    .object({
+      total: decimal('Capacity'),
+      promised: decimal('Held by instances, or sizes of disks'),
+      used: numberOrNull('Measured use; null without samples'),
+    })
+    .describe(what);
+export const fleetHistoryRequest = request('FleetHistoryRequest', {
+  regionId: id.describe('Region ID'),
+  fromUnixMs: wholeNumber(0, Number.MAX_SAFE_INTEGER)
+    .describe('Start, Unix milliseconds; by default a day before `toUnixMs`')
+    .optional(),
+  toUnixMs: wholeNumber(0, Number.MAX_SAFE_INTEGER).describe('End, Unix milliseconds; by default now').optional(),
+});
+const useStep = answer('FleetUse', {
+  atUnixMs: unixMs('Start of the step'),
+  cpuCores: usePart('CPU cores'),
+  memoryGB: usePart('Memory in GB'),
+  gpuNum: usePart('GPUs; `used` is the sum of their utilization'),
+  diskGB: usePart('Disks of all pools in GB; `used` is what is written'),
+});
+export const fleetHistoryAnswer = answer('FleetHistory', {
+  stepSeconds: integer('Length of a step: 5 minutes, an hour or 6 hours, by the length of the time asked for'),
+  steps: z.array(useStep).describe('Means of each step with data, oldest first'),
+});
+
 export const fleetRoutes = {
+  fleetHistory: operatorReadRoute('/admin/fleet/history', fleetHistoryRequest, fleetHistoryAnswer, {
+    compressed: true,
+    summary: 'Show capacity and use of a region over at most 90 days (operators)',
+  }),
   fleet: operatorReadRoute('/admin/fleet', empty, fleetAnswer, {
     compressed: true,
     summary: 'Show the capacity of each region: GPUs with their holders, pools, and what would fit now (operators)',

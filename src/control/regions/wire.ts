@@ -14,6 +14,8 @@ import { makeReturnCard, type ReturnCard } from './capacity/card-quarantine.ts';
 import { makeCatalog, type Catalog } from './capacity/catalog.ts';
 import { makeDrainStops } from './capacity/drain.ts';
 import { makeFleet, type FleetDeps, type Fleet } from './capacity/fleet.ts';
+import { makeFleetHistory, makeRecordUse, type FleetHistory } from './capacity/region-use.ts';
+import { MINUTE_MS } from '../../domain/kernel/durations.ts';
 import { makeProbe, type ProbeDeps } from './capacity/probe.ts';
 import { makeReclaimSpots } from './capacity/reclaim-spots.ts';
 import { makeApplyPrices, makeDuePrices } from './due-prices.ts';
@@ -51,6 +53,7 @@ const REGION_TEXTS_INTERVAL_MS = 3_000;
 export interface RegionsUseCases {
   catalog: Catalog;
   fleet: Fleet;
+  fleetHistory: FleetHistory;
   returnCard: ReturnCard;
   images: Images;
   registries: Registries;
@@ -86,6 +89,7 @@ export function wireRegions(given: Given) {
     return {
       catalog: makeCatalog(deps),
       fleet: makeFleet({ ...deps, ...needs }),
+      fleetHistory: makeFleetHistory(deps),
       returnCard: makeReturnCard({ ...deps, probeSoon: () => scheduler.runSoon(PROBE) }),
       images: makeImages(deps),
       registries,
@@ -107,10 +111,11 @@ export function wireRegions(given: Given) {
     drain: makeDrainStops({ ...deps, ...needs }),
     prices: makeDuePrices(deps.store, applyPrices),
   });
-  const tasks = (probe: () => Promise<void>): Task[] => [
+  const tasks = (needs: Pick<RegionTaskDeps, 'sampler'>, probe: () => Promise<void>): Task[] => [
     overlappingTask(PROBE, PROBE_INTERVAL_MS, probe),
     task('reclaim spot instances', RECLAIM_INTERVAL_MS, makeReclaimSpots(deps)),
     task(REGION_TEXTS, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(deps)),
+    task('region use', MINUTE_MS, makeRecordUse({ ...deps, fleet: makeFleet({ ...deps, ...needs }) })),
   ];
   return { parts, useCases, tasks, dueActs, probeFor, applyPrices, reconcilers: { image: makeImageReconciler(deps) } };
 }

@@ -44,6 +44,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   quarantine: 'living',
   quota: 'living',
   region: 'living',
+  regionUse: 'expires',
   registryCredential: 'living',
   session: 'expires',
   setting: 'living',

@@ -362,6 +362,24 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
+/** Means of five minutes from `atMs` on. */
+export interface RegionUseTable {
+  regionId: string;
+  atMs: number;
+  cpuMilliTotal: number;
+  cpuMilliPromised: number;
+  cpuMilliUsed: number | null;
+  memoryMiBTotal: number;
+  memoryMiBPromised: number;
+  memoryMiBUsed: number | null;
+  gpuMilliTotal: number;
+  gpuMilliPromised: number;
+  gpuMilliUsed: number | null;
+  diskGBTotal: number;
+  diskGBPromised: number;
+  diskGBUsed: number | null;
+}
+
 export interface QuarantineTable {
   /** `<regionId>/<cardId>/<reason>`. */
   id: string;
@@ -396,4 +414,5 @@ export interface Schema extends AccountSchema, AuditSchema, BillingSchema, Webho
   portShare: PortShareTable;
   egress: EgressTable;
   quarantine: QuarantineTable;
+  regionUse: RegionUseTable;
 }

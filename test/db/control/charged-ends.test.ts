@@ -106,6 +106,8 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
   });
 
   test('is not put off by further requests', async () => {
+    /** Enough for the requests on a busy machine. */
+    const LEFT_MS = 3_000;
     const { world, ann, running, runsOf, requestedAt, instances, clock } = await openWorld(open, {
       stopGraceMs: STOP_GRACE_MS,
       callDeadlineMs: 60_000,
@@ -120,19 +122,18 @@ onBothEngines('the end of a run', { postgres: 'always' }, (open) => {
     };
     await instances.stop(ann, { instanceId: id }, null);
     await eventually(() => graces.length === 1);
-    clock.aheadMs += STOP_GRACE_MS - 600;
+    clock.aheadMs += STOP_GRACE_MS - LEFT_MS;
     // The loop may have called again meanwhile.
     const before = graces.length;
     await instances.archive(ann, { instanceId: id }, null);
-    await eventually(() => graces.length > before);
     await instances.stop(ann, { instanceId: id }, null);
     await world.until(id, hasStatus('Stopped'));
-    expect(Math.max(...graces.slice(before))).toBeLessThanOrEqual(600);
+    expect(graces.slice(before).filter((graceMs) => graceMs > LEFT_MS)).toEqual([]);
     const [run, ...others] = await runsOf(id);
     expect(others).toEqual([]);
     const lastedMs = (run?.closedAtMs ?? 0) - (await requestedAt(id, 'instance.stopWished'));
     // A second grace would end no sooner; a busy machine ends the first one late.
-    expect(lastedMs).toBeLessThan(2 * STOP_GRACE_MS - 600);
+    expect(lastedMs).toBeLessThan(2 * STOP_GRACE_MS - LEFT_MS);
     await settled(world);
     await expectConsistent(world);
   });

@@ -1,5 +1,6 @@
 /** Routes that tables and the launch page of the console need, by the typed client. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { saveRegionUse } from '../../../src/store/tables/region-use.ts';
 import { launchRequest, startApi, type Account, type TestApi } from './harness.ts';
 
 let api: TestApi;
@@ -60,6 +61,25 @@ test('the fleet is for operators', async () => {
   expect(regions).toMatchObject([{ retired: false, drain: null, largestHosts: [], cpuCores: { used: null } }]);
   expect(regions[0]?.types.length).toBeGreaterThan(0);
   await expect(alice.client.fleet()).rejects.toMatchObject({ status: 403 });
+  const regionId = regions[0]?.regionId ?? '';
+  const atMs = Math.floor(Date.now() / 300_000) * 300_000;
+  const use = { total: 4_096, promised: 2_048, used: null };
+  await api.wired.store.write((tx) =>
+    saveRegionUse(tx, { regionId, atMs }, { cpuMilli: use, memoryMiB: use, gpuMilli: use, diskGB: use }),
+  );
+  expect(await api.admin.client.fleetHistory({ regionId })).toEqual({
+    stepSeconds: 300,
+    steps: [
+      {
+        atUnixMs: atMs,
+        cpuCores: { total: 4.096, promised: 2.048, used: null },
+        memoryGB: { total: 4, promised: 2, used: null },
+        gpuNum: { total: 4.096, promised: 2.048, used: null },
+        diskGB: { total: 4_096, promised: 2_048, used: null },
+      },
+    ],
+  });
+  await expect(alice.client.fleetHistory({ regionId })).rejects.toMatchObject({ status: 403 });
 });
 
 test('lists refuse an order that they do not have, and name those they have', async () => {

@@ -3,6 +3,7 @@ import { countGpus } from '../../../domain/regions/catalog.ts';
 import type { AnswerOf } from '../../../contract/routes.ts';
 import type { Control, FleetRegion } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/compute/public-instance.ts';
+import type { UseOfResource, UsePoint } from '../../../domain/regions/region-use.ts';
 import { MINUTE_MS } from '../../../domain/kernel/durations.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import { presented, type Handlers } from '../handler.ts';
@@ -84,8 +85,23 @@ function fleetRegion({
   };
 }
 
+const useStep = ({ atMs, cpuMilli, memoryMiB, gpuMilli, diskGB }: UsePoint) => {
+  const inUnits = ({ total, promised, used }: UseOfResource, perUnit: number) => ({
+    total: rounded(total / perUnit),
+    promised: rounded(promised / perUnit),
+    used: used === null ? null : rounded(used / perUnit),
+  });
+  return {
+    atUnixMs: atMs,
+    cpuCores: inUnits(cpuMilli, 1_000),
+    memoryGB: inUnits(memoryMiB, GIB_IN_MIB),
+    gpuNum: inUnits(gpuMilli, 1_000),
+    diskGB: inUnits(diskGB, 1),
+  };
+};
+
 export const regionHandlers = (control: Control) => {
-  const { catalog, fleet, images, registries, operator, priceHistory } = control;
+  const { catalog, fleet, fleetHistory, images, registries, operator, priceHistory } = control;
   const { offeredTypes, offeredImages, regionAdministration, returnCard } = control;
   return {
     catalog: presented(catalog.families, (instanceInfos) => ({ instanceInfos })),
@@ -98,6 +114,10 @@ export const regionHandlers = (control: Control) => {
       return { regions };
     },
     returnCard,
+    async fleetHistory(_, request) {
+      const { stepMs, points } = await fleetHistory.read(request);
+      return { stepSeconds: stepMs / 1_000, steps: points.map(useStep) };
+    },
     fleet: presented(fleet.read, (regions) => ({ regions: regions.map(fleetRegion) })),
     async drainRegion(caller, { stopRunningAfterMinutes: minutes, ...body }, idempotency) {
       const request = { ...body, stopRunningAfterMs: minutes === undefined ? undefined : minutes * MINUTE_MS };
