@@ -42,7 +42,7 @@ const CONVERGE_WITHIN_MS = 3 * 3_600_000;
 const LOOK_EVERY_MS = 2_000;
 /** Two sweeps: a converged world stays converged. */
 const STABLE_MS = 65_000;
-/** Edges of windows, reclaims and ends of money stop and start instances at any time. */
+/** Edges of windows, reclaims, ends of money and late requests stop and start instances. */
 const RESTS_WITHIN_MS = 30 * 60_000;
 const RESTART_MS = 10_000;
 const QUICK_RESTART_MS = 40;
@@ -226,11 +226,8 @@ async function converges(world: World, stays: boolean): Promise<boolean> {
   if (!stays) return true;
   const sinceMs = world.schedule.nowMs;
   await until(world, () => world.schedule.nowMs >= sinceMs + STABLE_MS);
-  // A periodic reconcile may be in progress; it must converge again.
-  if (
-    !(await until(world, () => unfinished(world).length === 0, world.money ? RESTS_WITHIN_MS : STABLE_MS)) &&
-    world.violation === null
-  )
+  // A periodic reconcile may be in progress, or a launch of a late request; it must converge again.
+  if (!(await until(world, () => unfinished(world).length === 0, RESTS_WITHIN_MS)) && world.violation === null)
     world.fail(`it does not stay converged: ${unfinished(world).join('; ')}`);
   return world.violation === null;
 }
