@@ -4,7 +4,7 @@
  * existing container, `oldContainer` records what that container has: the reconciler saves the root
  * disk as an image, removes the container, and creates the new one from the image.
  */
-import { capacityOfSpec, countGpus, type ChargeMode, type InstanceType, type Micros } from '../regions/catalog.ts';
+import { gpuCountOf, type ChargeMode, type InstanceType, type Micros } from '../regions/catalog.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import type { ContainerShape, Instance, InstanceSpec, Mount, NodePort, PendingChange } from './instance.ts';
 import { SSH_PORT } from '../access/port-access.ts';
@@ -17,8 +17,8 @@ export const withSsh = (ports: readonly number[]): number[] => [SSH_PORT, ...por
 export const shapeOf = ({ spec, nodePorts }: Pick<Instance, 'spec' | 'nodePorts'>, limit: RootDiskLimit) => ({
   mounts: spec.mounts,
   nodePorts,
-  gpus: countGpus(capacityOfSpec(spec).gpus),
-  ...(countGpus(capacityOfSpec(spec).gpus) === 0 ? {} : { gpuName: spec.type.gpuName }),
+  gpus: gpuCountOf(spec),
+  ...(gpuCountOf(spec) === 0 ? {} : { gpuName: spec.type.gpuName }),
   runtime: spec.type.runtime ?? '',
   rootDiskGB: limit === 'hard' ? spec.type.rootDiskGB : 0,
 });

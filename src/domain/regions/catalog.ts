@@ -145,11 +145,14 @@ export const capacityOf = ({ cpuCores, memoryGB, gpuCount, gpuName }: Sized): Ca
   gpus: gpuCount === 0 ? {} : { [gpuName]: gpuCount },
 });
 
-/** Capacity that an instance of this spec holds while it runs. */
-export const capacityOfSpec = ({
-  type,
-  cpuOnlyPriceMicros,
-}: {
+interface SizedSpec {
   type: Sized;
   cpuOnlyPriceMicros: number | null;
-}): Capacity => capacityOf(cpuOnlyPriceMicros === null ? type : { ...type, gpuCount: 0 });
+}
+
+/** GPUs that an instance of this spec holds while it runs. */
+export const gpuCountOf = ({ type, cpuOnlyPriceMicros }: SizedSpec): number =>
+  cpuOnlyPriceMicros === null ? type.gpuCount : 0;
+
+/** Capacity that an instance of this spec holds while it runs. */
+export const capacityOfSpec = (spec: SizedSpec): Capacity => capacityOf({ ...spec.type, gpuCount: gpuCountOf(spec) });

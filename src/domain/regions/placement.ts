@@ -136,7 +136,7 @@ function reservable(need: Capacity, free: Supply): Capacity {
 function pairsOf(need: Capacity, free: Supply): { cpuMilli: Pair; memoryMiB: Pair; gpus: Pair[] } {
   const gpus = Object.entries(namedAs(free.gpus, need.gpus));
   const isWithout = gpus.every(([, count]) => count <= 0);
-  const reserve = isWithout && free.reservePerGpu !== undefined ? gpuReserveOf(free) : zeroCapacity;
+  const reserve = isWithout ? gpuReserveOf(free) : zeroCapacity;
   return {
     cpuMilli: [need.cpuMilli, free.cpuMilli - reserve.cpuMilli],
     memoryMiB: [need.memoryMiB, free.memoryMiB - reserve.memoryMiB],

@@ -8,7 +8,9 @@ export interface UseOfResource {
   used: number | null;
 }
 
-export type RegionUse = Record<'cpuMilli' | 'memoryMiB' | 'gpuMilli' | 'diskGB', UseOfResource>;
+export const useResources = ['cpuMilli', 'memoryMiB', 'gpuMilli', 'diskGB'] as const;
+
+export type RegionUse = Record<(typeof useResources)[number], UseOfResource>;
 
 export interface UsePoint extends RegionUse {
   atMs: number;

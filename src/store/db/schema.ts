@@ -362,22 +362,15 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
-/** Means of five minutes from `atMs` on. */
 export interface RegionUseTable {
   regionId: string;
+  /** Start of the five minutes. */
   atMs: number;
-  cpuMilliTotal: number;
-  cpuMilliPromised: number;
-  cpuMilliUsed: number | null;
-  memoryMiBTotal: number;
-  memoryMiBPromised: number;
-  memoryMiBUsed: number | null;
-  gpuMilliTotal: number;
-  gpuMilliPromised: number;
-  gpuMilliUsed: number | null;
-  diskGBTotal: number;
-  diskGBPromised: number;
-  diskGBUsed: number | null;
+  /** Name of `RegionUse`. */
+  resource: string;
+  total: number;
+  promised: number;
+  used: number | null;
 }
 
 export interface QuarantineTable {

@@ -1,7 +1,4 @@
 create table "regionUse" (
-  "regionId" text not null, "atMs" bigint not null, "cpuMilliTotal" bigint not null,
-  "cpuMilliPromised" bigint not null, "cpuMilliUsed" bigint, "memoryMiBTotal" bigint not null,
-  "memoryMiBPromised" bigint not null, "memoryMiBUsed" bigint, "gpuMilliTotal" bigint not null,
-  "gpuMilliPromised" bigint not null, "gpuMilliUsed" bigint, "diskGBTotal" bigint not null,
-  "diskGBPromised" bigint not null, "diskGBUsed" bigint, primary key ("regionId", "atMs")
+  "regionId" text not null, "atMs" bigint not null, resource text not null, total bigint not null,
+  promised bigint not null, used bigint, primary key ("regionId", "atMs", resource)
 );

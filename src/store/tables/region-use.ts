@@ -1,38 +1,20 @@
-/** Capacity and use of regions, a row every five minutes. */
+/** Capacity and use of regions, a row for each resource every five minutes. */
 import { sql } from 'kysely';
-import type { RegionUse, UseOfResource, UsePoint } from '../../domain/regions/region-use.ts';
+import { useResources, type RegionUse, type UsePoint } from '../../domain/regions/region-use.ts';
+import { complete } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 
-const rounded = ({ total, promised, used }: UseOfResource): [number, number, number | null] => [
-  Math.round(total),
-  Math.round(promised),
-  used === null ? null : Math.round(used),
-];
-
-/** Keeps the first row of a time. */
+/** Keeps the first rows of a time. */
 export async function saveRegionUse(tx: Db, at: { regionId: string; atMs: number }, use: RegionUse): Promise<void> {
-  const [cpuMilliTotal, cpuMilliPromised, cpuMilliUsed] = rounded(use.cpuMilli);
-  const [memoryMiBTotal, memoryMiBPromised, memoryMiBUsed] = rounded(use.memoryMiB);
-  const [gpuMilliTotal, gpuMilliPromised, gpuMilliUsed] = rounded(use.gpuMilli);
-  const [diskGBTotal, diskGBPromised, diskGBUsed] = rounded(use.diskGB);
+  const rows = useResources.map((resource) => {
+    const { total, promised, used } = use[resource];
+    const rounded = { total: Math.round(total), promised: Math.round(promised) };
+    return { ...at, resource, ...rounded, used: used === null ? null : Math.round(used) };
+  });
   await tx
     .insertInto('regionUse')
-    .values({
-      ...at,
-      cpuMilliTotal,
-      cpuMilliPromised,
-      cpuMilliUsed,
-      memoryMiBTotal,
-      memoryMiBPromised,
-      memoryMiBUsed,
-      gpuMilliTotal,
-      gpuMilliPromised,
-      gpuMilliUsed,
-      diskGBTotal,
-      diskGBPromised,
-      diskGBUsed,
-    })
-    .onConflict((conflict) => conflict.columns(['regionId', 'atMs']).doNothing())
+    .values(rows)
+    .onConflict((conflict) => conflict.columns(['regionId', 'atMs', 'resource']).doNothing())
     .execute();
 }
 
@@ -46,35 +28,19 @@ export async function regionUseBetween(
   { fromMs, toMs, stepMs }: { fromMs: number; toMs: number; stepMs: number },
 ): Promise<UsePoint[]> {
   const step = sql<number>`cast("atMs" / ${sql.lit(stepMs)} as bigint) * ${sql.lit(stepMs)}`;
-  const mean = (column: string) => sql<number>`cast(avg(${sql.ref(column)}) as double precision)`;
+  const mean = <Mean>(column: string) => sql<Mean>`cast(avg(${sql.ref(column)}) as double precision)`;
   const rows = await db
     .selectFrom('regionUse')
-    .select([
-      step.as('atMs'),
-      mean('cpuMilliTotal').as('cpuMilliTotal'),
-      mean('cpuMilliPromised').as('cpuMilliPromised'),
-      sql<number | null>`cast(avg("cpuMilliUsed") as double precision)`.as('cpuMilliUsed'),
-      mean('memoryMiBTotal').as('memoryMiBTotal'),
-      mean('memoryMiBPromised').as('memoryMiBPromised'),
-      sql<number | null>`cast(avg("memoryMiBUsed") as double precision)`.as('memoryMiBUsed'),
-      mean('gpuMilliTotal').as('gpuMilliTotal'),
-      mean('gpuMilliPromised').as('gpuMilliPromised'),
-      sql<number | null>`cast(avg("gpuMilliUsed") as double precision)`.as('gpuMilliUsed'),
-      mean('diskGBTotal').as('diskGBTotal'),
-      mean('diskGBPromised').as('diskGBPromised'),
-      sql<number | null>`cast(avg("diskGBUsed") as double precision)`.as('diskGBUsed'),
-    ])
+    .select([step.as('stepMs'), 'resource', mean<number>('total').as('total')])
+    .select([mean<number>('promised').as('promised'), mean<number | null>('used').as('used')])
     .where('regionId', '=', regionId)
     .where('atMs', '>=', fromMs)
     .where('atMs', '<', toMs)
-    .groupBy(step)
+    .groupBy([step, 'resource'])
     .orderBy(step)
     .execute();
-  return rows.map((row) => ({
-    atMs: row.atMs,
-    cpuMilli: { total: row.cpuMilliTotal, promised: row.cpuMilliPromised, used: row.cpuMilliUsed },
-    memoryMiB: { total: row.memoryMiBTotal, promised: row.memoryMiBPromised, used: row.memoryMiBUsed },
-    gpuMilli: { total: row.gpuMilliTotal, promised: row.gpuMilliPromised, used: row.gpuMilliUsed },
-    diskGB: { total: row.diskGBTotal, promised: row.diskGBPromised, used: row.diskGBUsed },
-  }));
+  return [...Map.groupBy(rows, (row) => row.stepMs)].map(([atMs, ofStep]) => {
+    const use = ofStep.map(({ resource, total, promised, used }) => [resource, { total, promised, used }] as const);
+    return { atMs, ...complete<RegionUse>(Object.fromEntries(use), useResources) };
+  });
 }

@@ -1,4 +1,4 @@
-/** GPUs with findings: what they take, who is told, and how they return. */
+/** GPUs in quarantine: launches, events for administrators, and returns. */
 import { expect, test } from 'vitest';
 import type { CardFinding } from '../../../src/domain/regions/card-health.ts';
 import { hasStatus } from '../../fixtures/control.ts';

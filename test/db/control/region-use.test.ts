@@ -48,7 +48,7 @@ onBothEngines('use of a region', { postgres: 'always' }, (open) => {
     expect((await history.read({ regionId, fromUnixMs: START_MS - 89 * DAY_MS })).stepMs).toBe(6 * HOUR_MS);
     nowMs = START_MS + 90 * DAY_MS + 10 * MINUTE_MS;
     await record();
-    const kept = await store.read.selectFrom('regionUse').select('atMs').orderBy('atMs').execute();
+    const kept = await store.read.selectFrom('regionUse').select('atMs').distinct().orderBy('atMs').execute();
     expect(kept.map(({ atMs }) => (atMs - START_MS) / MINUTE_MS)).toEqual([
       ...Array.from({ length: 10 }, (_, count) => 10 + 5 * count),
       90 * 24 * 60 + 10,

@@ -5,7 +5,7 @@
  * warns, and stops it as its owner would. Holds no lease and stores nothing. Software inside may
  * delay a check, so a fair semaphore limits concurrent checks per owner.
  */
-import { capacityOfSpec, countGpus } from '../../../domain/regions/catalog.ts';
+import { gpuCountOf } from '../../../domain/regions/catalog.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
 import {
   isActive,
@@ -99,7 +99,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     if (!policy) return;
     const entry = entryOf(instance);
     entry.nextCheckMs = time.now() + limits.checkEveryMs;
-    const required = requiredSignals(policy, countGpus(capacityOfSpec(instance.spec).gpus) > 0);
+    const required = requiredSignals(policy, gpuCountOf(instance.spec) > 0);
     const { engine } = regions.of(row.regionId);
     const inside = { engine, id: instance.id, time, signal: deadlineWithin(deps, CHECK_DEADLINE_MS) };
     const notebookToken = notebookTokens.open(row);

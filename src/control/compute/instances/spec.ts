@@ -1,7 +1,7 @@
 /** Translates an instance into the engine's spec, with disks prepared and mounted. */
 import type { ControlFile, HostMount, EngineSpec } from '../../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../../domain/compute/instance.ts';
-import { capacityOfSpec, countGpus } from '../../../domain/regions/catalog.ts';
+import { capacityOfSpec, gpuCountOf } from '../../../domain/regions/catalog.ts';
 import { promptName } from '../../../domain/compute/prompt-name.ts';
 import { processLimitOf } from '../../../domain/compute/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../../domain/storage/disk.ts';
@@ -139,7 +139,8 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
   const { mounts, docker } = await mountDisks(context, instance);
   if (spec.enableCommonData && drivers.commonDataFolder !== null)
     mounts.push({ source: drivers.commonDataFolder, target: COMMON_DATA, readOnly: true });
-  const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
+  const { cpuMilli, memoryMiB } = capacityOfSpec(spec);
+  const gpus = gpuCountOf(spec);
   const network = drivers.instanceNetwork ?? {};
   return {
     id: instance.id,
@@ -149,9 +150,9 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     imageRef: imageRefOf(instance),
     cpuMilli,
     memoryMiB,
-    gpus: countGpus(gpus),
+    gpus,
     gpuName: spec.type.gpuName,
-    withoutGpus: countGpus(gpus) === 0 ? undefined : await quarantinedCards(deps.store.read, spec.regionId),
+    withoutGpus: gpus === 0 ? undefined : await quarantinedCards(deps.store.read, spec.regionId),
     spot: spec.isSpot,
     runtime: spec.type.runtime,
     rootDiskGB: spec.type.rootDiskGB,

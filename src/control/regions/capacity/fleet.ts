@@ -1,7 +1,7 @@
 /** Capacity of each region for operators: resources, GPUs with their holders, pools, what fits. */
 import {
   capacityOf,
-  capacityOfSpec,
+  gpuCountOf,
   type Capacity,
   countGpus,
   type InstanceType,
@@ -157,7 +157,7 @@ const gpuHolderOf = ({ row, latest }: { row: CapacityHolder; latest: Latest }): 
   name: row.spec.name,
   ownerId: row.ownerId,
   ownerName: row.ownerName,
-  count: countGpus(capacityOfSpec(row.spec).gpus),
+  count: gpuCountOf(row.spec),
   model: row.spec.type.gpuName,
   gpus: (latest?.usage.gpus ?? []).map(({ deviceId = null, busyPercent }) => ({ deviceId, busyPercent })),
 });

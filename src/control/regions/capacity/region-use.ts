@@ -1,5 +1,6 @@
 /** Stores capacity and use of each region every five minutes, for the charts of operators. */
 import { USE_RETENTION_MS, USE_STEP_MS, useStepOf, type UsePoint } from '../../../domain/regions/region-use.ts';
+import { startOfStep } from '../../../domain/compute/metrics.ts';
 import { DAY_MS } from '../../../domain/kernel/durations.ts';
 import { Refusal, regionNotFound } from '../../../domain/kernel/refusal.ts';
 import { regionWithUsage } from '../../../store/tables/catalog.ts';
@@ -39,7 +40,7 @@ export function makeRecordUse({ store, time, fleet }: UseDeps): () => Promise<vo
   let recordedMs = Number.NaN;
   return async () => {
     const nowMs = time.now();
-    const atMs = Math.floor(nowMs / USE_STEP_MS) * USE_STEP_MS;
+    const atMs = startOfStep(nowMs, USE_STEP_MS);
     if (atMs === recordedMs) return;
     const regions = await fleet.read();
     await store.write(async (tx) => {

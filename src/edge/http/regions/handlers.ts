@@ -18,6 +18,12 @@ const publicDrain = (drain: Drain | null) =>
 const GIB_IN_MIB = 1_024;
 const rounded = (amount: number, decimals = 3): number => Math.round(amount * 10 ** decimals) / 10 ** decimals;
 
+const useInUnits = ({ total, promised, used }: UseOfResource, perUnit: number) => ({
+  total: rounded(total / perUnit),
+  promised: rounded(promised / perUnit),
+  used: used === null ? null : rounded(used / perUnit),
+});
+
 function fleetRegion({
   region,
   isRetired,
@@ -29,11 +35,9 @@ function fleetRegion({
   types,
   ...rest
 }: FleetRegion): AnswerOf<'fleet'>['regions'][number] {
-  const inUnits = ({ total, promised, free, used }: FleetRegion['resources']['gpus'], perUnit: number) => ({
-    total: rounded(total / perUnit),
-    promised: rounded(promised / perUnit),
+  const inUnits = ({ free, ...use }: FleetRegion['resources']['gpus'], perUnit: number) => ({
+    ...useInUnits(use, perUnit),
     free: rounded(free / perUnit),
-    used: used === null ? null : rounded(used / perUnit),
   });
   return {
     regionId: region.id,
@@ -85,20 +89,13 @@ function fleetRegion({
   };
 }
 
-const useStep = ({ atMs, cpuMilli, memoryMiB, gpuMilli, diskGB }: UsePoint) => {
-  const inUnits = ({ total, promised, used }: UseOfResource, perUnit: number) => ({
-    total: rounded(total / perUnit),
-    promised: rounded(promised / perUnit),
-    used: used === null ? null : rounded(used / perUnit),
-  });
-  return {
-    atUnixMs: atMs,
-    cpuCores: inUnits(cpuMilli, 1_000),
-    memoryGB: inUnits(memoryMiB, GIB_IN_MIB),
-    gpuNum: inUnits(gpuMilli, 1_000),
-    diskGB: inUnits(diskGB, 1),
-  };
-};
+const useStep = ({ atMs, cpuMilli, memoryMiB, gpuMilli, diskGB }: UsePoint) => ({
+  atUnixMs: atMs,
+  cpuCores: useInUnits(cpuMilli, 1_000),
+  memoryGB: useInUnits(memoryMiB, GIB_IN_MIB),
+  gpuNum: useInUnits(gpuMilli, 1_000),
+  diskGB: useInUnits(diskGB, 1),
+});
 
 export const regionHandlers = (control: Control) => {
   const { catalog, fleet, fleetHistory, images, registries, operator, priceHistory } = control;

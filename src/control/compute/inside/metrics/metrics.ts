@@ -6,7 +6,7 @@ import {
   resolveMetricsRange,
   type MetricsRangeRequest,
 } from '../../../../domain/compute/metrics.ts';
-import { capacityOfSpec, countGpus } from '../../../../domain/regions/catalog.ts';
+import { gpuCountOf } from '../../../../domain/regions/catalog.ts';
 import { Refusal } from '../../../../domain/kernel/refusal.ts';
 import type { Usage } from '../../../../engines/contract.ts';
 import { requireOwned } from '../require-instance.ts';
@@ -39,7 +39,7 @@ export function makeMetrics({ store, time, sampler }: MetricsDeps): Metrics {
         : await sampler.minutesOf(instanceId, range.fromMs);
       return {
         ...range,
-        gpuCount: countGpus(capacityOfSpec(spec).gpus),
+        gpuCount: gpuCountOf(spec),
         cpuLimitMilli: Math.round(spec.type.cpuCores * 1000),
         steps: foldIntoSteps(spans, range),
         now: observed.status === 'Running' ? sampler.latestOf(instanceId) : null,
