@@ -210,10 +210,10 @@ class Calculator {
     if (amount > 0n) line.payments.push(this.#purses.payUse(amount, line.use, this.#wall));
   }
 
-  /** Whether Berth knows that the resource ran after its last booking. */
+  /** Whether Berth knows that the resource ran after its last booking. Free use has no bookings. */
   #isKnown(line: Meterage): boolean {
     if (line.meter !== 'compute') return true;
-    return this.#answers && (this.#seenAt !== undefined || line.upTo >= this.#lostAt);
+    return this.#answers && (line.open?.price === 0 || this.#seenAt !== undefined || line.upTo >= this.#lostAt);
   }
 
   /** A period follows another of its resource where the bookings of that one end. */

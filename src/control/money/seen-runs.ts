@@ -15,8 +15,11 @@ export interface SeenRuns {
   isUnseen(regionId: string, instanceId: string): boolean;
   isRunning(regionId: string, instanceId: string): boolean;
   lost(regionId: string): void;
-  /** False for a run of before the engine or this process was away, until a sweep has seen it. */
-  isKnown(period: Pick<PeriodRow, 'meter' | 'regionId' | 'subjectId' | 'chargedUntilMs'>): boolean;
+  /**
+   * False for a run of before the engine or this process was away, until a sweep has seen it. Free
+   * runs have no bookings that would tell; nobody pays for one whose engine answers.
+   */
+  isKnown(period: Pick<PeriodRow, 'meter' | 'regionId' | 'subjectId' | 'chargedUntilMs' | 'isCharging'>): boolean;
 }
 
 export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => boolean): SeenRuns {
@@ -42,10 +45,12 @@ export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => b
       seen.delete(regionId);
       lost.set(regionId, clock.now() - clock.appliedMs());
     },
-    isKnown: ({ meter, regionId, subjectId, chargedUntilMs }) =>
+    isKnown: ({ meter, regionId, subjectId, chargedUntilMs, isCharging }) =>
       meter !== 'compute' ||
       (!isUnseen(regionId, subjectId) &&
-        (seenAtMs(regionId) !== null ||
-          (answers(regionId) && chargedUntilMs - clock.appliedMs() >= (lost.get(regionId) ?? startedAtMs)))),
+        answers(regionId) &&
+        (isCharging === 0 ||
+          seenAtMs(regionId) !== null ||
+          chargedUntilMs - clock.appliedMs() >= (lost.get(regionId) ?? startedAtMs))),
   };
 }
