@@ -1,12 +1,12 @@
 /** Command in a helper container, with its streams. */
-import { PassThrough, Writable, type Duplex, type Readable } from 'node:stream';
+import { PassThrough, type Duplex, type Readable, type Writable } from 'node:stream';
 import type Docker from 'dockerode';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { drained } from '../async/abort.ts';
 import { EngineFault } from '../domain/regions/engine-fault.ts';
 import type { DockerClient } from './docker-client.ts';
 import { faultOf } from './faults.ts';
-import { endInput, makeDemultiplexer } from './streams.ts';
+import { inputOf, makeDemultiplexer } from './streams.ts';
 
 export interface HelperCommand {
   stdin: Writable;
@@ -48,11 +48,8 @@ class Command implements HelperCommand {
     this.#client = client;
     this.#exec = exec;
     this.#socket = socket.on('error', () => {});
-    this.stdin = new Writable({
-      write: (chunk: Buffer, _encoding, done) => void socket.write(chunk, done),
-      final: (done) => endInput(socket, done),
-    });
-    for (const stream of [this.stdin, this.stdout, this.stderr]) stream.on('error', () => {});
+    this.stdin = inputOf(socket, { ends: true });
+    for (const stream of [this.stdout, this.stderr]) stream.on('error', () => {});
     this.exited = this.#run();
     this.exited.catch(() => {});
   }

@@ -1,5 +1,5 @@
 /** Docker's stream formats: JSON lines (pulls, events), and frames of two outputs (logs, exec). */
-import type { Duplex } from 'node:stream';
+import { Writable, type Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 
 /** Non-empty lines without line ends. Throws when the stream breaks. */
@@ -45,10 +45,16 @@ export function makeDemultiplexer(
 }
 
 /**
- * Ends a command's input. Node's TLS discards received output when a socket is ended within a read
- * callback: the shutdown takes the next decrypted record as a failure of the protocol. So the end
- * waits for the callback to return.
+ * Input of a command over its connection, without errors: a command that has ended reads nothing.
+ *
+ * - Node destroys a socket whose `write` failed, with output that it has not read. `_write` reports
+ *   the failure alone.
+ * - Node's TLS discards received output when a socket is ended within a read callback: the shutdown
+ *   takes the next decrypted record as a failure of the protocol. So the end waits for the callback
+ *   to return. Without `ends` it is not forwarded.
  */
-export function endInput(socket: Duplex, done: () => void): void {
-  setImmediate(() => socket.end(done));
-}
+export const inputOf = (socket: Duplex, { ends }: { ends: boolean }): Writable =>
+  new Writable({
+    write: (chunk: Buffer, encoding, done) => socket._write(chunk, encoding, done),
+    final: (done) => void (ends ? setImmediate(() => socket.end(done)) : done()),
+  }).on('error', () => {});

@@ -150,7 +150,7 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       const count = atLevel({ short: 60, long: 500 });
       const size = 200_000;
-      /** Input that ends at once, stays unread, or ends after the command. */
+      /** Input that ends at once, stays unread, also after the command, or ends after it. */
       const kinds: ((n: number) => Promise<void>)[] = [
         async (n) => {
           const code = n % 125;
@@ -161,6 +161,7 @@ export function describeOpenExec(current: () => Subject): void {
           const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
           running.stdin.write('unread');
           await subject.fixture.time.sleep(n % 300);
+          running.stdin.write('late');
           const ended = await outcome(running);
           expect([ended.stdout.length, ended.exitCode], `command ${n}`).toEqual([size, 0]);
         },

@@ -1,10 +1,13 @@
-/** Streams of commands: the end of their input over TLS. */
+/** Input of commands: its end over TLS, and what comes after the command. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
 import net, { type AddressInfo, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import tls, { type TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { endInput } from '../../../src/docker/streams.ts';
+import { inputOf } from '../../../src/docker/streams.ts';
 import { makeTlsAuthority, type TlsAuthority } from '../../fixtures/tls-authority.ts';
 
 let authority: TlsAuthority;
@@ -24,13 +27,33 @@ test('an input that ends while output arrives over TLS loses none of it', async 
   await once(socket, 'secureConnect');
   let output = '';
   socket.on('data', (chunk: Buffer) => {
-    if (output === '') endInput(socket, () => {});
+    if (output === '') inputOf(socket, { ends: true }).end();
     output += chunk;
   });
   const ended = once(socket, 'end');
   socket.write('start');
   await ended;
   expect(output).toBe(`${RECORDS.join('')}end`);
+});
+
+test('input after the end of a command loses none of its output', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'input-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const bytes = 100_000;
+  const closed = Promise.withResolvers<void>();
+  const server = net.createServer((socket) => {
+    socket.on('close', () => closed.resolve());
+    socket.end(Buffer.alloc(bytes), () => socket.destroy());
+  });
+  onTestFinished(() => void server.close());
+  await once(server.listen(join(folder, 'socket')), 'listening');
+  const socket = net.connect(join(folder, 'socket'));
+  await closed.promise;
+  const input = inputOf(socket, { ends: true });
+  await new Promise<void>((resolve) => void input.on('close', resolve).write('late'));
+  let read = 0;
+  for await (const chunk of socket) read += chunk.length;
+  expect(read).toBe(bytes);
 });
 
 const portOf = (server: Server): number => (server.address() as AddressInfo).port;

@@ -20,7 +20,7 @@
  * - **Stopped starts.** See `stopped-starts.ts`: root inside can make a start last forever.
  * - **Killing.** See `kill.ts`: Docker has no call.
  */
-import { Writable, type Duplex, type Readable } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
@@ -30,7 +30,7 @@ import type { ExecRequest, ExecResult, OpenExec, TerminalSize } from '../../cont
 import { readProcessId, withProcessId } from '../../process-id.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { faultOf } from '../../../docker/faults.ts';
-import { endInput } from '../../../docker/streams.ts';
+import { inputOf } from '../../../docker/streams.ts';
 import { isSameRun } from '../container/container-calls.ts';
 import {
   connectionLost,
@@ -261,11 +261,7 @@ function makeSession(
     return true;
   }
 
-  const stdin = new Writable({
-    write: (chunk: Buffer, _encoding, done) => void socket.write(chunk, done),
-    final: (done) => (terminal === null ? endInput(socket, done) : done()),
-  });
-  stdin.on('error', () => {}); // input after the command's end
+  const stdin = inputOf(socket, { ends: terminal === null });
   const exited = runToEnd();
   exited.catch(() => {});
   return {
