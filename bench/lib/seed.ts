@@ -157,6 +157,7 @@ async function seedTemplate(store: Store): Promise<void> {
       runningSinceMs: 0,
       runStartedAtMs: 0,
       ending: null,
+      lostGpu: null,
       countedFromMs: 0,
       answersBy: 'ssh',
       sshFront: false,

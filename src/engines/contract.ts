@@ -208,7 +208,7 @@ export interface UsageOptions {
 export interface GpuUsage {
   /** Id among `devices` of the probe; absent: the engine does not know. */
   deviceId?: string | undefined;
-  /** The host has taken the card from the instance. */
+  /** The host has lost the card, or taken it from the instance. */
   isTaken?: true | undefined;
   busyPercent: number | null;
   memoryUsedBytes: number | null;

@@ -12,7 +12,7 @@ import type { Db } from '../../store/store.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { chargesOfRun, grantsById, insertEntry, lockWallet, saveWallets } from '../../store/tables/ledger.ts';
 import { runClosedBy } from '../../store/tables/usage-periods.ts';
-import { beginPaidTime, unbeginPaidTime } from './prepay.ts';
+import { beginPaidTime, refundPaidTime, unbeginPaidTime } from './prepay.ts';
 
 interface Change extends RunChange {
   instance: Instance;
@@ -21,11 +21,15 @@ interface Change extends RunChange {
   nowMs: number;
 }
 
-export async function followRun(tx: Db, { instance, seq, sinceMs, refundFor, nowMs }: Change): Promise<void> {
+export async function followRun(
+  tx: Db,
+  { instance, seq, sinceMs, refundFor, gpuLostSinceMs, nowMs }: Change,
+): Promise<void> {
   if (isInUse(instance)) {
     const begun = sinceMs === undefined ? { startsAtMs: nowMs, runSeq: null } : { startsAtMs: sinceMs, runSeq: seq };
     await beginPaidTime(tx, instance, { ...begun, nowMs });
   }
+  if (gpuLostSinceMs !== undefined) await refundPaidTime(tx, instance, { fromMs: gpuLostSinceMs, nowMs });
   if (refundFor !== undefined) await refundRun(tx, instance, { closeSeq: seq, reason: refundFor, nowMs });
 }
 

@@ -202,18 +202,31 @@ async function endPaidTime(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
   await deletePaidTime(tx, instance.id);
   const units = unitsNotBegun(paid, nowMs);
   if (!isBilled || !paid.isPaid || units === 0) return;
-  const amountMicros = await refund(tx, {
-    instance,
-    paid,
-    amountMicros: totalMicros({ units, priceMicros: paid.priceMicros }),
-    units: { priceMicros: paid.priceMicros, priceUnit: unitOf[paid.chargeMode] },
-    reason: 'terminate',
-    nowMs,
-  });
+  const amountMicros = totalMicros({ units, priceMicros: paid.priceMicros });
+  const price = { priceMicros: paid.priceMicros, priceUnit: unitOf[paid.chargeMode] };
+  await refundUnits(tx, { instance, paid, amountMicros, units: price, reason: 'terminate', nowMs }, units);
+}
+
+/** Takes back the price of the time since `fromMs`, in which the run had lost a GPU. */
+export async function refundPaidTime(
+  tx: Db,
+  instance: Instance,
+  { fromMs, nowMs }: { fromMs: number; nowMs: number },
+): Promise<void> {
+  const paid = await paidTimeOf(tx, instance.id);
+  if (!paid?.isPaid) return;
+  const worthAt = (atMs: number): Micros => worthMicros(paid, paid.priceMicros, atMs);
+  const amountMicros = worthAt(fromMs) - worthAt(nowMs);
+  await refundUnits(tx, { instance, paid, amountMicros, reason: 'GpuLost', nowMs }, 0);
+}
+
+async function refundUnits(tx: Db, bill: OfPaidTime & Bill, units: number): Promise<void> {
+  const amountMicros = await refund(tx, bill);
   if (amountMicros === 0n) return;
+  const { instance, reason, nowMs: atMs } = bill;
   const { id: subjectId, ownerId: accountId } = instance;
-  const data = { units, amount: toDollars(amountMicros) };
-  await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.paidTimeRefunded', subjectId, data });
+  const data = { units, amount: toDollars(amountMicros), reason };
+  await appendEvent(tx, { accountId, atMs, kind: 'instance.paidTimeRefunded', subjectId, data });
 }
 
 /** Refunds at most what was paid for this paid time. Returns the amount. */

@@ -6,7 +6,15 @@
  */
 import { gpuCountOf, type ChargeMode, type InstanceType, type Micros } from '../regions/catalog.ts';
 import { dataDiskGB } from './instance-disks.ts';
-import type { ContainerShape, Instance, InstanceSpec, Mount, NodePort, PendingChange } from './instance.ts';
+import {
+  lostGpuOf,
+  type ContainerShape,
+  type Instance,
+  type InstanceSpec,
+  type Mount,
+  type NodePort,
+  type PendingChange,
+} from './instance.ts';
 import { SSH_PORT } from '../access/port-access.ts';
 
 export type RootDiskLimit = 'hard' | 'none';
@@ -100,8 +108,8 @@ export function applyPending(
   return { ...next, oldContainer: hasContainer && keepsRootDisk && !isSame ? before : null };
 }
 
-export const currentPriceMicros = ({ spec, priceMicros }: Pick<Instance, 'spec' | 'priceMicros'>): Micros =>
-  spec.cpuOnlyPriceMicros === null ? priceMicros : BigInt(spec.cpuOnlyPriceMicros);
+export const currentPriceMicros = (instance: Instance): Micros =>
+  BigInt(lostGpuOf(instance)?.priceMicros ?? instance.spec.cpuOnlyPriceMicros ?? instance.priceMicros);
 
 /**
  * Price of a start without GPUs: the cores of the type at the lowest price per core among the CPU

@@ -172,7 +172,7 @@ export const diagnoses = {
   StopDelayed:
     'The instance has not stopped yet; Berth is killing its processes. Wait, or terminate the instance if you no longer need it.',
   GpuLost:
-    'The host has taken the GPU of the instance, as a reload of systemd does where the older NVIDIA runtime gave it. Restart the instance to get it back.',
+    'The host has lost the GPU of the instance, or taken it, as a reload of systemd does where the older NVIDIA runtime gave it. Time without it costs the price without GPUs. Restart the instance to get one again.',
   Unhealthy: 'Neither ssh nor the notebook answers. Restart the instance, or read its console.',
   ArchiveFailed:
     'The root disk could not be saved as an image. Nothing is lost: try again; after a change of the instance, change it back and start it.',

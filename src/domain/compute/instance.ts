@@ -77,6 +77,15 @@ export interface Ending {
   priceMicros: number;
 }
 
+/** The host has taken a GPU of the run, which costs the price without GPUs from then on. */
+export interface LostGpu {
+  runStartedAtMs: number;
+  /** Time of the first reading that says so. */
+  sinceMs: number;
+  /** Micro-dollars per hour; of no effect where time is paid ahead. */
+  priceMicros: number;
+}
+
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
 export interface Observed {
   status: InstanceStatus;
@@ -92,6 +101,7 @@ export interface Observed {
   /** Start of the last run, by the engine's clock; 0: not known. */
   runStartedAtMs: number;
   ending: Ending | null;
+  lostGpu: LostGpu | null;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
@@ -169,6 +179,12 @@ export const isInUse = ({
   observed: { status, phase, ending },
 }: Pick<Instance, 'desired' | 'observed'>): boolean =>
   ending !== null || (desired === 'running' && (status === 'Running' || phase === 'WaitReady'));
+
+/** Null once the run has ended, or has its GPU again. */
+export function lostGpuOf(instance: Pick<Instance, 'desired' | 'observed'>): LostGpu | null {
+  const { lostGpu, runStartedAtMs } = instance.observed;
+  return isInUse(instance) && lostGpu?.runStartedAtMs === runStartedAtMs ? lostGpu : null;
+}
 
 /** Start of the run; now, if that is not known, or a minute ago: nobody knows what was then. */
 export function runSinceMs({ observed: { runStartedAtMs } }: Pick<Instance, 'observed'>, nowMs: number): number {

@@ -19,7 +19,7 @@ import {
   type Limits,
   type StatusEvent,
 } from './instance-states.ts';
-import { isInUse, type Instance, type Observed } from './instance.ts';
+import { isInUse, lostGpuOf, type Instance, type Observed } from './instance.ts';
 import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
@@ -37,8 +37,8 @@ export type InstanceObservation =
       reserved?: true;
       /** Absent: not asked. */
       answers?: boolean;
-      /** Whether the host has taken a GPU from it; absent: not known. */
-      isGpuLost?: boolean;
+      /** Time of a reading by which it lacks a GPU; null: it has all; absent: not known. */
+      gpuLostAtMs?: number | null;
     };
 
 export type Step =
@@ -56,6 +56,8 @@ export type Step =
   /** `startedAtMs`: of the run that is checked. */
   | { do: 'checkReady'; show: Partial<Observed>; startedAtMs: number }
   | { do: 'checkScripts' }
+  /** The run costs less from `sinceMs` on. */
+  | { do: 'loseGpu'; sinceMs: number; show: Partial<Observed> }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
@@ -394,10 +396,14 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
-    if (observation.isGpuLost && observed.diagnosis === '')
-      return { do: 'mark', show: diagnosisFields('GpuLost', diagnoses.GpuLost) };
-    const isCurrent =
-      observed.diagnosis === 'Unhealthy' || (observed.diagnosis === 'GpuLost' && observation.isGpuLost !== false);
+    const { gpuLostAtMs } = observation;
+    const lost = lostGpuOf(instance);
+    const gpuLost = observed.diagnosis === '' ? diagnosisFields('GpuLost', diagnoses.GpuLost) : {};
+    if (typeof gpuLostAtMs === 'number' && lost === null) return { do: 'loseGpu', sinceMs: gpuLostAtMs, show: gpuLost };
+    if (lost && gpuLostAtMs !== null && observed.diagnosis === '') return { do: 'mark', show: gpuLost };
+    const named = observed.diagnosis === 'GpuLost' ? diagnosisFields('', '') : {};
+    if (lost && gpuLostAtMs === null) return { do: 'mark', show: { lostGpu: null, ...named } };
+    const isCurrent = observed.diagnosis === 'Unhealthy' || (observed.diagnosis === 'GpuLost' && lost !== null);
     if (observed.diagnosis !== '' && !isCurrent) return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };

@@ -3,7 +3,7 @@
  * `docs/reference/billing.md`.
  */
 import { currentPriceMicros } from './instance-change.ts';
-import { isInUse, runSinceMs, type Ending, type Instance } from './instance.ts';
+import { isInUse, lostGpuOf, runSinceMs, type Ending, type Instance } from './instance.ts';
 import { STOP_GRACE_MS, type Diagnosis } from './instance-states.ts';
 import type { Cause } from './operation.ts';
 
@@ -72,21 +72,26 @@ export const endingOf = (instance: Instance, reason: Diagnosis, nowMs: number): 
 export interface RunChange {
   /** A run begins: its start. */
   sinceMs?: number;
-  /** A run ends by then at the latest. */
+  /** A run ends by then at the latest, or costs less from then on. */
   untilMs?: number;
   /** A run ends before the instance was `Running`, and is refunded. */
   refundFor?: Diagnosis;
+  /** A run ends, or gets back the GPU that it had lost then. */
+  gpuLostSinceMs?: number;
 }
 
 /** Returns the effect of a change of an instance on the charge of its run. */
 export function runChange(before: Instance, after: Instance, nowMs: number): RunChange {
   const [was, is] = [isInUse(before), isInUse(after)];
   if (!was && is) return { sinceMs: runSinceMs(after, nowMs) };
-  if (!was || is) return {};
+  const [lost, losesGpu] = [lostGpuOf(before), lostGpuOf(after)];
+  if (lost === null && losesGpu) return { untilMs: losesGpu.sinceMs };
+  const regained = lost && !losesGpu ? { gpuLostSinceMs: lost.sinceMs } : {};
+  if (!was || is) return regained;
   const { ending } = before.observed;
   // A reconcile ends a run by what it found.
   const reason =
     after.generation === before.generation ? after.observed.diagnosis : reasonOfRequest(after.operation.cause);
   const refundFor = ending?.refundFor ?? refundOf(before, reason);
-  return { ...(ending && { untilMs: ending.byMs }), ...(refundFor !== '' && { refundFor }) };
+  return { ...regained, ...(ending && { untilMs: ending.byMs }), ...(refundFor !== '' && { refundFor }) };
 }

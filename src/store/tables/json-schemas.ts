@@ -158,6 +158,10 @@ export const observed: z.ZodType<Observed> = z.object({
   runningSinceMs: z.number(),
   runStartedAtMs: z.number().default(0),
   ending: z.object({ byMs: z.number(), refundFor: diagnosis, priceMicros: z.number() }).nullable().default(null),
+  lostGpu: z
+    .object({ runStartedAtMs: z.number(), sinceMs: z.number(), priceMicros: z.number() })
+    .nullable()
+    .default(null),
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),

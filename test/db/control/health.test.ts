@@ -1,9 +1,13 @@
 import { expect, test } from 'vitest';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { lostGpuOf, type Instance } from '../../../src/domain/compute/instance.ts';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
+import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { machineOf, makeSizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
+import { DAY_MS, entriesOf, eventsOf } from './paid-time-fixture.ts';
 
 const isHealthy =
   (healthy: boolean) =>
@@ -47,30 +51,75 @@ onBothEngines('health', (open) => {
     });
   });
 
-  test('names a GPU that the host has taken, once, until the next run', async () => {
-    const store = await open();
-    const sizes = { 'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 } };
-    const world = await makeSizedWorld(store, machineOf(4, 8, 1), sizes, { hurry: 100 });
+  /** The host takes the GPU of each instance while `isTaken` is true. */
+  async function makeGpuWorld() {
+    const sizes = { 'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 }, 'cpu.2': { cpuCores: 2, memoryGB: 2 } };
+    const world = await makeSizedWorld(await open(), machineOf(4, 8, 1), sizes, { hurry: 100 });
     const { engine } = world.drivers;
     const usage = engine.usage.bind(engine);
-    let isTaken = true;
+    const host = { isTaken: false };
     engine.usage = async (...given) =>
       new Map(
         [...(await usage(...given))].map(([id, one]) => {
-          const gpus = one.gpus?.map((gpu) => ({ ...gpu, ...(isTaken && { isTaken }) })) ?? null;
+          const gpus = one.gpus?.map((gpu) => ({ ...gpu, ...(host.isTaken && { isTaken: true as const }) })) ?? null;
           return [id, { ...one, gpus }];
         }),
       );
-    const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.of('gpu.1'), null);
     const reason = ({ instanceRuntimeInfo }: PublicInstance): string => instanceRuntimeInfo.diagnosisReason;
-    const ill = await world.until(one.instanceId, (instance) => reason(instance) === 'GpuLost');
+    const { instances } = world.running.control;
+    const row = async (id: string): Promise<Instance> =>
+      instanceFromRow(
+        await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow(),
+      );
+    return {
+      world,
+      row,
+      async launch(billing: LaunchInput['billing']) {
+        const one = await instances.launch(world.caller, world.of('gpu.1', { billing }), null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        return one;
+      },
+      async loseGpu(one: { instanceId: string }) {
+        host.isTaken = true;
+        return world.until(one.instanceId, (instance) => reason(instance) === 'GpuLost');
+      },
+      async restart(one: { instanceId: string }): Promise<void> {
+        host.isTaken = false;
+        await instances.restart(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Restarting'));
+        await world.until(one.instanceId, (instance) => hasStatus('Running')(instance) && reason(instance) === '');
+        await settled(world);
+      },
+    };
+  }
+
+  test('names a GPU that the host has taken, once, and charges for none until the next run', async () => {
+    const { world, row, launch, loseGpu, restart } = await makeGpuWorld();
+    const one = await launch({ chargeMode: 'perHour', duration: 1 });
+    const ill = await loseGpu(one);
     expect(ill.instanceRuntimeInfo).toMatchObject({ status: 'Running', healthy: true });
+    expect(ill.instanceSpecInfo.instanceBillingInfo.price).toBe(0.01);
     expect(ill.actions).toContain('restart');
-    isTaken = false;
-    await instances.restart(world.caller, one, null);
-    await world.until(one.instanceId, hasStatus('Restarting'));
-    await world.until(one.instanceId, (instance) => hasStatus('Running')(instance) && reason(instance) === '');
+    const { sinceMs = 0 } = (await row(one.instanceId)).observed.lostGpu ?? {};
+    const { store } = world;
+    const charged = await store.read
+      .selectFrom('usagePeriod')
+      .select(['priceMicros', 'openedAtMs', 'closedAtMs', 'chargedUntilMs'])
+      .where('subjectId', '=', one.instanceId)
+      .where('state', '=', 'charged')
+      .orderBy('id')
+      .execute();
+    const [whole, without] = charged;
+    expect(charged.map(({ priceMicros }) => priceMicros)).toEqual([20_000, 10_000]);
+    expect(without?.openedAtMs).toBe(Math.max(sinceMs, whole?.openedAtMs ?? 0));
+    expect(whole?.closedAtMs).toBe(without?.openedAtMs);
+    const { regionId } = world.drivers;
+    expect(await eventsOf(world, regionId, 'card.lost')).toEqual([
+      { instanceId: one.instanceId, ownerName: world.caller.username, sinceMs },
+    ]);
+    await restart(one);
+    expect((await row(one.instanceId)).observed.lostGpu).toMatchObject({ sinceMs });
+    expect(lostGpuOf(await row(one.instanceId))).toBeNull();
     const events = await store.read
       .selectFrom('event')
       .select('data')
@@ -78,7 +127,34 @@ onBothEngines('health', (open) => {
       .where('data', 'like', '%GpuLost%')
       .execute();
     expect(events).toHaveLength(1);
-    await settled(world);
+    const last = await store.read
+      .selectFrom('usagePeriod')
+      .select('priceMicros')
+      .where('subjectId', '=', one.instanceId)
+      .where('closedAtMs', 'is', null)
+      .executeTakeFirst();
+    expect(last?.priceMicros).toBe(20_000);
+    await expectConsistent(world);
+  });
+
+  test('refunds the paid time in which the host had taken the GPU', async () => {
+    const { world, row, launch, loseGpu, restart } = await makeGpuWorld();
+    const one = await launch({ chargeMode: 'perDay', duration: 1 });
+    await loseGpu(one);
+    const { sinceMs = 0 } = (await row(one.instanceId)).observed.lostGpu ?? {};
+    const { priceMicros } = await row(one.instanceId);
+    await restart(one);
+    const [refund, ...more] = await entriesOf(world, one.instanceId).then((entries) =>
+      entries.filter(({ kind }) => kind === 'refund'),
+    );
+    expect(more).toEqual([]);
+    expect(refund?.reason).toBe('GpuLost');
+    const lostMs = (refund?.atMs ?? 0) - sinceMs;
+    expect(refund?.amountMicros).toBeGreaterThan(0);
+    expect(Math.abs((refund?.amountMicros ?? 0) - (Number(priceMicros) * lostMs) / DAY_MS)).toBeLessThanOrEqual(1);
+    expect(await eventsOf(world, one.instanceId, 'instance.paidTimeRefunded')).toEqual([
+      { units: 0, amount: (refund?.amountMicros ?? 0) / 1e6, reason: 'GpuLost' },
+    ]);
     await expectConsistent(world);
   });
 

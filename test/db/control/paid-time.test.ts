@@ -247,7 +247,9 @@ onBothEngines('time paid ahead', (open) => {
     expect(await moved(world, id)).toHaveLength(1);
     await instances.terminate(ann, { instanceId: id }, null);
     expect((await moved(world, id)).slice(1)).toEqual(['refund revenue cash 4']);
-    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([{ units: 2, amount: 4 }]);
+    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([
+      { units: 2, amount: 4, reason: 'terminate' },
+    ]);
     await expectBalanced(world);
   });
 
@@ -278,7 +280,9 @@ onBothEngines('time paid ahead', (open) => {
     expect(refund?.amountMicros).toBeLessThanOrEqual(difference?.amountMicros ?? 0);
     expect(refund?.amountMicros).toBeGreaterThan(5_980_000);
     await instances.terminate(ann, { instanceId: id }, null);
-    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([{ units: 1, amount: 2 }]);
+    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([
+      { units: 1, amount: 2, reason: 'terminate' },
+    ]);
     const all = await entriesOf(world, id);
     for (const paidBy of all.filter(({ kind }) => kind === 'prepayment')) {
       const back = all.filter(({ reversesId }) => reversesId === paidBy.id);

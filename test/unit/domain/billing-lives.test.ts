@@ -12,7 +12,7 @@ const LIVES = Number(env['BERTH_LIVES'] ?? atLevel({ short: 3_000, long: 100_000
 /** A million take minutes of one core, without a turn in which a deadline could end them. */
 const DEADLINE_MS = 3_600_000;
 const LARGEST = 2 ** 48;
-/** Lives that were wrong: of free runs, in which the engine was lost, or the clock set back by years. */
+/** Lives of free runs that were wrong: the engine was lost, or the clock set back by years. */
 const WRONG_ONCE = [
   [
     91428758389918, 64787327879158, 203713679252550, 145631133195935, 55343653188404, 167346796204703, 185925613695558,

@@ -83,6 +83,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     runningSinceMs: 0,
     runStartedAtMs: 0,
     ending: null,
+    lostGpu: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

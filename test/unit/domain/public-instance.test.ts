@@ -62,6 +62,7 @@ const instances: fc.Arbitrary<Instance> = fc
       runningSinceMs: fc.nat(2 ** 45),
       runStartedAtMs: fc.nat(2 ** 45),
       ending: fc.constant(null),
+      lostGpu: fc.constant(null),
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
       sshFront: fc.boolean(),

@@ -200,6 +200,8 @@ describe('findings about a card', () => {
     clock.aheadMs += WELL_MS;
     await eventually(() => busyOf(watched, 0) === 2);
     expect(reasonsOf(watched, 0)).toEqual([]);
+    // The next list of cards does not have it.
+    watched.follow([gpuOf(0)]);
     expect(reasonsOf(watched, 1)).toEqual([['gpuLost', '']]);
   });
 

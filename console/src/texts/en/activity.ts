@@ -92,6 +92,7 @@ export const activity = {
     'billing.startsRefused': 'starts are refused: no money',
     'billing.stopped': 'instances stopped: no money',
     'billing.warned': 'money runs out',
+    'card.lost': 'an instance lost its GPU',
     'card.quarantined': 'a GPU takes no launches',
     'card.returned': 'a GPU takes launches again',
     'disk.nearlyFull': 'nearly full',

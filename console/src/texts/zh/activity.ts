@@ -91,6 +91,7 @@ export const activity: Texts['activity'] = {
     'billing.startsRefused': '余额不足：拒绝启动',
     'billing.stopped': '余额不足：实例已停止',
     'billing.warned': '余额即将用完',
+    'card.lost': '实例失去了 GPU',
     'card.quarantined': 'GPU 不接受启动',
     'card.returned': 'GPU 恢复接受启动',
     'disk.nearlyFull': '即将用满',

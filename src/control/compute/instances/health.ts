@@ -5,7 +5,7 @@
  */
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
-import type { Instance } from '../../../domain/compute/instance.ts';
+import { lostGpuOf, type Instance } from '../../../domain/compute/instance.ts';
 import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { instanceFromRow, makeDue } from '../../../store/tables/instances.ts';
 import { runningRowsAmong, idsWithNodePorts } from '../../../store/tables/instance-queries.ts';
@@ -25,8 +25,8 @@ export interface HealthDeps extends TaskDeps {
 export interface HealthChecks {
   /** Returns and forgets the last result: whether the instance's software answers. */
   takeAnswer(id: InstanceId): boolean | undefined;
-  /** By the last sample of the run; undefined: unknown. */
-  isGpuLost(instance: Pick<Instance, 'id' | 'observed'>): boolean | undefined;
+  /** Time of the run's last sample, if it lacks a GPU; null: it has all; undefined: unknown. */
+  gpuLostAtMs(instance: Pick<Instance, 'id' | 'observed'>): number | null | undefined;
   /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
@@ -48,10 +48,10 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
     return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
   };
 
-  const isGpuLost: HealthChecks['isGpuLost'] = ({ id, observed }) => {
-    const usage = sampler.latestOf(id)?.usage;
-    if (usage?.startedAtMs !== observed.runStartedAtMs) return undefined;
-    return usage.gpus?.some(({ isTaken }) => isTaken === true);
+  const gpuLostAtMs: HealthChecks['gpuLostAtMs'] = ({ id, observed }) => {
+    const latest = sampler.latestOf(id);
+    if (latest?.usage.startedAtMs !== observed.runStartedAtMs || !latest.usage.gpus) return undefined;
+    return latest.usage.gpus.some(({ isTaken }) => isTaken === true) ? latest.atMs : null;
   };
 
   const next = async (): Promise<Set<string>> => {
@@ -69,7 +69,7 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       answered.delete(id);
       return answer;
     },
-    isGpuLost,
+    gpuLostAtMs,
     async check() {
       const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
@@ -78,10 +78,11 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       const answers = await Promise.all(asked.map(async (one) => ({ one, answer: await ask(one) })));
       const changed: string[] = [];
       for (const { one, answer } of answers) {
-        const lost = isGpuLost(one);
-        if (lost !== undefined && lost !== (one.observed.diagnosis === 'GpuLost') && one.observed.healthy) {
+        const lostAtMs = gpuLostAtMs(one);
+        if (lostAtMs !== undefined && (lostAtMs === null) === (lostGpuOf(one) !== null)) {
           changed.push(one.id);
-          if (lost) log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
+          if (lostAtMs !== null)
+            log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
         }
         if (answer === null) continue;
         const silentTimes = answer ? 0 : (silent.get(one.id) ?? 0) + 1;

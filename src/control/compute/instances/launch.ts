@@ -295,6 +295,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     runningSinceMs: 0,
     runStartedAtMs: 0,
     ending: null,
+    lostGpu: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -26,7 +26,7 @@ export interface InstanceReconcilerDeps
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
   random: () => number;
   limits: Limits;
-  health: Pick<HealthChecks, 'takeAnswer' | 'isGpuLost'>;
+  health: Pick<HealthChecks, 'takeAnswer' | 'gpuLostAtMs'>;
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
@@ -185,7 +185,8 @@ export async function writeInTransaction(
   const was = before.observed;
   const rates = { before: rateOfInstance(stored), after: rateOfInstance(written) };
   const looksSame = status === was.status && phase === was.phase && diagnosis === was.diagnosis;
-  if (looksSame && isSameRate(rates.before, rates.after)) {
+  const run = runChange(stored, written, nowMs);
+  if (looksSame && isSameRate(rates.before, rates.after) && run.gpuLostSinceMs === undefined) {
     await bumpVersion(tx, ownerId, { usage });
     return written;
   }
@@ -193,7 +194,6 @@ export async function writeInTransaction(
   const why = diagnosis === 'Evicted' ? { reason: diagnosisMessage } : {};
   const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }), ...why };
   const event = { accountId: ownerId, atMs: nowMs, kind: 'instance.observed', subjectId: id, data, usage };
-  const run = runChange(stored, written, nowMs);
   const { seq } = await deps.metering.appendEvent(tx, event, meteredInstance(written), { ...rates, ...run });
   await followRun(tx, { ...run, instance: written, seq, nowMs });
   return written;

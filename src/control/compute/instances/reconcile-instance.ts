@@ -4,6 +4,7 @@
  * dropped. External effects are idempotent: a reconcile killed anywhere starts over.
  */
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
+import { cpuOnlyPrice } from '../../../domain/compute/instance-change.ts';
 import { clampFutureTimes, type Instance } from '../../../domain/compute/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
@@ -26,7 +27,7 @@ import {
   type StepResult,
   type BackOffDelay,
 } from './reconcile-context.ts';
-import type { LeasedRow, ReconcileResult, Time } from '../../kernel/ports.ts';
+import { notifyAdministrators, type LeasedRow, type ReconcileResult, type Time } from '../../kernel/ports.ts';
 
 export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
@@ -87,9 +88,13 @@ async function observe(context: ReconcileContext, instance: Instance): Promise<I
   if (!everEnsured) return { kind: 'absent' };
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const [answers, isGpuLost] = [deps.health.takeAnswer(id), deps.health.isGpuLost(instance)];
+  const [answers, gpuLostAtMs] = [deps.health.takeAnswer(id), deps.health.gpuLostAtMs(instance)];
   if (observation.kind !== 'present') return observation;
-  return { ...observation, ...(answers !== undefined && { answers }), ...(isGpuLost !== undefined && { isGpuLost }) };
+  return {
+    ...observation,
+    ...(answers !== undefined && { answers }),
+    ...(gpuLostAtMs !== undefined && { gpuLostAtMs }),
+  };
 }
 
 async function executeStep(
@@ -136,11 +141,38 @@ async function executeStep(
       return growDisks(context, state);
     case 'checkReady':
       return checkReady(context, state, step);
+    case 'loseGpu':
+      return loseGpu(context, state, step);
     case 'checkScripts':
       return checkScripts(context, state);
     default:
       return step satisfies never;
   }
+}
+
+/** Tells the administrators too. Costs nothing where the region has no price without GPUs. */
+async function loseGpu(
+  context: ReconcileContext,
+  state: InstanceState,
+  { sinceMs, show }: Extract<Step, { do: 'loseGpu' }>,
+): Promise<StepResult> {
+  const { id, ownerName, observed, spec, priceMicros } = state.instance;
+  const { store, time, readCatalog } = context.deps;
+  const types = [...(await readCatalog()).types.values()];
+  const { regionId } = spec;
+  const offered = types.filter((type) => type.regionId === regionId);
+  const price = cpuOnlyPrice(spec.type, spec.chargeMode, priceMicros, offered);
+  const { runStartedAtMs } = observed;
+  const lostGpu = { runStartedAtMs, sinceMs, priceMicros: typeof price === 'string' ? 0 : price };
+  const written = await writeObservation(context, state, { observed: { ...show, lostGpu } });
+  const event = {
+    atMs: time.now(),
+    kind: 'card.lost',
+    subjectId: regionId,
+    data: { instanceId: id, ownerName, sinceMs },
+  };
+  await store.write((tx) => notifyAdministrators(tx, event));
+  return { state: written, next: 'again' };
 }
 
 type Row = Pick<Instance, 'generation'> & { id: string };

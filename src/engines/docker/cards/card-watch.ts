@@ -51,8 +51,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   const withoutHandle = new Set<string>();
   const stopping = new AbortController();
   const { signal } = stopping;
-  let uuids = new Map<string, string>();
-  let parts = new Map<string, string>();
+  const uuids = new Map<string, string>();
+  const parts = new Map<string, string>();
   let watching: Promise<unknown> | undefined;
 
   function note(card: WatchedCard | undefined, findings: readonly CardFinding[]): void {
@@ -98,13 +98,12 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
 
   return {
     follow(gpus) {
-      uuids = new Map(
-        gpus.flatMap((gpu) => {
-          const uuid = uuidOf(gpu);
-          return uuid === undefined ? [] : [gpu.id, ...gpu.otherIds].map((name): [string, string] => [name, uuid]);
-        }),
-      );
-      parts = new Map(gpus.flatMap(({ id, cardUuid }) => (cardUuid === undefined ? [] : [[id, cardUuid]])));
+      // A lost card is not among them, and an instance may have it.
+      for (const gpu of gpus) {
+        const uuid = uuidOf(gpu);
+        if (uuid !== undefined) for (const name of [gpu.id, ...gpu.otherIds]) uuids.set(name, uuid);
+        if (gpu.cardUuid !== undefined) parts.set(gpu.id, gpu.cardUuid);
+      }
       if (uuids.size === 0 && parts.size === 0) return;
       const onEnd = (error: unknown): void => log.debug({ reason: errorText(error) }, 'nvidia-smi is started again');
       watching ??= Promise.all([

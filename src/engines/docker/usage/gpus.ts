@@ -3,6 +3,7 @@ import type { GpuUsage } from '../../contract.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { mayOpen, type CardNodes } from '../cards/card-nodes.ts';
 import type { CardWatch } from '../cards/card-watch.ts';
+import { unknownFigures } from '../cards/readings.ts';
 import type { Host } from '../client/host-facts.ts';
 import { runCommand } from '../exec/exec.ts';
 import type { Run } from './readings.ts';
@@ -12,28 +13,38 @@ const GPU_DEADLINE_MS = 5_000;
 interface GpuDeps {
   client: DockerClient;
   host: Host;
-  cards: Pick<CardWatch, 'usageOf' | 'uuidOf'>;
+  cards: Pick<CardWatch, 'usageOf' | 'uuidOf' | 'findingsOf'>;
   cardNodes: Pick<CardNodes, 'of'>;
 }
 
 export type ReadGpus = (run: Run, signal: AbortSignal) => Promise<GpuUsage[] | null>;
 
 export function makeReadGpus({ client, host, cards, cardNodes }: GpuDeps): ReadGpus {
-  async function withAccess(gpu: GpuUsage, pid: number, signal: AbortSignal): Promise<GpuUsage> {
+  async function isTaken(id: string, pid: number, signal: AbortSignal): Promise<boolean> {
+    if (cards.findingsOf(id)?.some(({ reason }) => reason === 'gpuLost')) return true;
     const { nsenter } = await host.facts(signal);
-    const node = nsenter === null ? null : await cardNodes.of(cards.uuidOf(gpu.deviceId ?? '') ?? '');
-    return node !== null && (await mayOpen(pid, node)) === false ? { ...gpu, isTaken: true } : gpu;
+    const node = nsenter === null ? null : await cardNodes.of(cards.uuidOf(id) ?? '');
+    return node !== null && (await mayOpen(pid, node)) === false;
   }
 
-  return async function readGpus({ info, pid, gpuIds }: Run, signal: AbortSignal): Promise<GpuUsage[] | null> {
-    if (gpuIds.length === 0) return null;
+  async function readFigures({ info, gpuIds }: Run, signal: AbortSignal): Promise<GpuUsage[] | null> {
     const readHere = gpuIds.flatMap((id) => cards.usageOf(id) ?? []);
-    if (readHere.length === gpuIds.length) return Promise.all(readHere.map((gpu) => withAccess(gpu, pid, signal)));
+    if (readHere.length === gpuIds.length) return readHere;
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
     const result = await runCommand({ client, info, command: gpuCommand, signal: deadline }).catch(() => null);
     const gpus = result?.exitCode === 0 ? parseGpus(result.stdout) : null;
     // A line for another number of GPUs tells not which is which.
     return gpus?.length === gpuIds.length ? gpus.map((gpu, nth) => ({ ...gpu, deviceId: gpuIds[nth] })) : gpus;
+  }
+
+  return async function readGpus(run: Run, signal: AbortSignal): Promise<GpuUsage[] | null> {
+    const { pid, gpuIds } = run;
+    if (gpuIds.length === 0) return null;
+    const taken = await Promise.all(gpuIds.map((id) => isTaken(id, pid, signal)));
+    const gpus = await readFigures(run, signal);
+    if (!taken.includes(true)) return gpus;
+    const named = gpus?.length === gpuIds.length ? gpus : gpuIds.map((deviceId) => ({ deviceId, ...unknownFigures }));
+    return named.map((gpu, nth) => (taken[nth] ? { ...gpu, isTaken: true } : gpu));
   };
 }
 
