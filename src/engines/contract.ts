@@ -41,7 +41,10 @@ export interface Probe {
     memoryMiB?: number | null | undefined;
     /** Reasons against launches on the card; absent: unknown. */
     findings?: readonly CardFinding[] | undefined;
+    /** Absent for whole cards. */
     slice?: GpuSlice | undefined;
+    /** Model of the divided card; absent: unknown. */
+    card?: string | undefined;
     share?: number | undefined;
   }[];
   architecture: string;

@@ -1,4 +1,5 @@
 /** The real server on the simulated engine, with the built console, and browsers at it. */
+import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
 import type { Client } from '../../src/contract/client.ts';
@@ -98,4 +99,15 @@ export async function settled(page: Page): Promise<void> {
     () => page.locator('[aria-busy=true]').count(),
     (count) => count === 0,
   );
+}
+
+/** Findings that axe calls serious or critical. */
+const askFindings = `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
+  violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => id + ': ' + nodes.map(({ target, failureSummary }) => target.join(' ') + ' ' + failureSummary).join(' | ').slice(0, 600)))`;
+
+export async function seriousFindings(page: Page): Promise<unknown> {
+  await page.evaluate(axe.source);
+  return page.evaluate(askFindings);
 }

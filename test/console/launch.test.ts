@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { firstLaunchRequest } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
-import { useConsoleServer, visit } from './console-server.ts';
+import { seriousFindings, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32740-32759');
 
@@ -105,6 +105,52 @@ longTest('a list of templates that fails leaves the launch as it is, and is repo
     await page.getByRole('button', { name: 'Templates' }).click();
     await page.getByRole('menu').getByRole('alert').waitFor();
     expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('notebook');
+  } finally {
+    await context.close();
+  }
+});
+
+test('cards come before types without GPUs, each with its parts, price and free count', async () => {
+  const { username, client } = await server.newAccount();
+  const { instanceInfos } = await client.catalog();
+  const whole = instanceInfos.find(({ gpuName }) => gpuName !== '') ?? expect.fail('no GPU is offered');
+  const part = (gpuSlice: 'mig' | 'shared', name: string, fitsNow: number): typeof whole => ({
+    ...whole,
+    gpuName: `${whole.gpuName} ${name}`,
+    regionInfos: whole.regionInfos.map((region) => ({
+      ...region,
+      instanceTypeInfos: region.instanceTypeInfos.slice(0, 1).map((type) => ({
+        ...type,
+        instanceTypeId: `of-${gpuSlice}`,
+        instanceTypeName: gpuSlice,
+        gpuMemoryGB: 18,
+        gpuSlice,
+        gpuCard: whole.gpuName,
+        fitsNow,
+        stockStatus: fitsNow === 0 ? ('OutOfStock' as const) : ('InStock' as const),
+        price: [{ chargeMode: 'perHour' as const, price: 0.5 }],
+      })),
+    })),
+  });
+  const shown = [...instanceInfos, part('shared', '1/4', 0), part('mig', 'MIG 1g.18gb', 3)];
+  const { context, page } = await visit(server, username);
+  try {
+    await page.route('**/resource/user/instance/list', (route) => route.fulfill({ json: { instanceInfos: shown } }));
+    await page.goto(`${server.server.apiUrl}/launch`);
+    const groups = page.getByRole('radiogroup', { name: 'Instance type' }).getByRole('group');
+    await groups.first().waitFor();
+    expect(await groups.count()).toBe(2);
+    expect(await groups.first().getAttribute('aria-label')).toBe(whole.gpuName);
+    expect(await groups.last().getAttribute('aria-label')).toBe('Without GPUs');
+    const cards = groups.first().getByRole('radio');
+    const names = await cards.allTextContents();
+    expect(names.at(-2)).toMatch(
+      /1 × MIG 1g.18gb: part of a card with its own memory · 18 GB.*3 free · \$0.50 per hour of a part/,
+    );
+    expect(names.at(-1)).toMatch(/1 × 1\/4: turns on a card, memory is not limited.*none free/);
+    expect(await seriousFindings(page)).toEqual([]);
+    await cards.nth(-2).click();
+    await page.waitForURL('**offer=of-mig*');
   } finally {
     await context.close();
   }

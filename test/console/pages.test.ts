@@ -2,10 +2,9 @@
  * Every page in both themes, both languages and three widths: whole, accessible, and without
  * errors.
  */
-import axe from 'axe-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isLong, sampled } from '../fixtures/level.ts';
-import { settled, useConsoleServer, visit, type Look, type Visit } from './console-server.ts';
+import { seriousFindings, settled, useConsoleServer, visit, type Look, type Visit } from './console-server.ts';
 import { furnish, places, type PlaceIds } from './places.ts';
 
 const server = useConsoleServer('32440-32459');
@@ -37,12 +36,6 @@ async function visitIn(look: Look): Promise<Visit> {
 }
 afterAll(() => window?.visited.context.close());
 
-/** Findings that axe calls serious or critical. */
-const seriousFindings = `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
-  violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => id + ': ' + nodes.map(({ target, failureSummary }) => target.join(' ') + ' ' + failureSummary).join(' | ').slice(0, 600)))`;
-
 describe('a page of the console', () => {
   test.each(cases)('$name at $width px, $theme, $language is whole and accessible', async ({ name, look }) => {
     const { page, troubles } = await visitIn(look);
@@ -52,8 +45,7 @@ describe('a page of the console', () => {
     expect(await page.getAttribute('html', 'lang')).toBe(look.language?.slice(0, 2));
     const wider = await page.evaluate('document.documentElement.scrollWidth - window.innerWidth');
     expect(wider, 'pixels beyond the window').toBeLessThanOrEqual(0);
-    await page.evaluate(axe.source);
-    expect(await page.evaluate(seriousFindings)).toEqual([]);
+    expect(await seriousFindings(page)).toEqual([]);
     expect(troubles).toEqual([]);
   });
 });

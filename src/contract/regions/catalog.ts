@@ -24,7 +24,9 @@ const offeredType = answer('CatalogInstanceType', {
       'The GPUs are parts of cards: `mig` has own memory and processors; `shared` takes turns on a card with other instances, whose memory is not limited',
     )
     .optional(),
+  gpuCard: text('Model of the cards whose parts the GPUs are; absent for whole cards').optional(),
   stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
+  fitsNow: integer('Instances of the type that could start now, behind those that wait; at most 100'),
   price: z.array(price).describe('Price of each billing mode'),
   instanceTypeName: text('Name of the instance type'),
   cpuCores: decimal('CPU cores'),

@@ -16,7 +16,7 @@ export function gpusOf({ metadata, status }: Node, gpus: GpusOfCluster | undefin
       kind: 'gpu',
       name,
       id: `${metadata?.name ?? ''}/${part === undefined ? '' : `${part.name}/`}${at}`,
-      ...(part === undefined ? {} : { slice: part.kind }),
+      ...(part === undefined ? {} : { slice: part.kind, card: model }),
     }));
   const ofParts = (gpus.parts ?? []).flatMap((part) =>
     devices(part.resource, model === undefined ? part.resource : `${model} ${part.name}`, part),

@@ -19,13 +19,15 @@ const storagePrices = mapStoragePrices(defaultStoragePrices, toDollars);
 
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,
-  open: { cpuMilli, memoryMiB: 8 * 1024, gpus: gpus === 0 ? {} : { A100: gpus } },
+  open: { free: { cpuMilli, memoryMiB: 8 * 1024, gpus: gpus === 0 ? {} : { A100: gpus } }, nodePorts: 3 },
   hosts: null,
   gpuMemoryGB: new Map([['A100', 40]]),
-  gpuSlices: new Map([['A100', 'shared']]),
+  gpuParts: new Map([['A100', { slice: 'shared', card: 'A100 card' }]]),
   offPeak: null,
   storagePrices,
 });
+
+const plenty = { free: { cpuMilli: 9e6, memoryMiB: 9e6, gpus: {} }, nodePorts: 5_000 };
 
 const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
   id: instanceTypeId(name),
@@ -65,8 +67,25 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   expect(
     memory.flatMap(({ instanceTypeName, gpuMemoryGB }) => (gpuMemoryGB ? [instanceTypeName, gpuMemoryGB] : [])),
   ).toEqual(['gpu.1', 40, 'gpu.4', 40]);
-  const slices = memory.flatMap(({ instanceTypeName, gpuSlice }) => (gpuSlice ? [instanceTypeName] : []));
-  expect(slices).toEqual(['gpu.1', 'gpu.4']);
+  const parts = memory.flatMap(({ instanceTypeName: name, ...one }) =>
+    one.gpuSlice ? [[name, one.gpuSlice, one.gpuCard]] : [],
+  );
+  expect(parts).toEqual([
+    ['gpu.1', 'shared', 'A100 card'],
+    ['gpu.4', 'shared', 'A100 card'],
+  ]);
+  const fits = memory.map(({ instanceTypeName, fitsNow }) => [instanceTypeName, fitsNow]);
+  expect(Object.fromEntries(fits), 'the least of cores, GPUs and node ports').toEqual({
+    'cpu.1': 3,
+    'cpu.8': 0,
+    'cpu.1.b': 3,
+    'cpu.1.deaf': 0,
+    'spot.1': 3,
+    'gpu.1': 2,
+    'gpu.4': 0,
+  });
+  const large = new Map([['a', { ...stock('large', 9_000_000), open: plenty }]]);
+  expect(familiesOf([typeOf('cpu.1')], large)[0]?.regionInfos[0]?.instanceTypeInfos[0]?.fitsNow).toBe(100);
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
     isSpotInstance,

@@ -43,6 +43,7 @@ test('a type is listed in the documented members and launched; a stale version i
     instanceTypeId,
     gpuNum: 0,
     stockStatus: expect.any(String),
+    fitsNow: expect.any(Number),
     price: Object.entries(prices).map(([chargeMode, price]) => ({ chargeMode, price })),
     instanceTypeName: 'large',
     cpuCores: 2.5,

@@ -10,6 +10,7 @@ import {
   type Draft,
   type Known,
 } from '../../../console/src/pages/launch/draft.ts';
+import { gpuPriceOf, groupsOf, partName } from '../../../console/src/pages/launch/offer-groups.ts';
 import { readLaunchSearch } from '../../../console/src/pages/launch/search.ts';
 
 const offer = (typeId: string): Known['offers'][number] => ({
@@ -21,6 +22,7 @@ const offer = (typeId: string): Known['offers'][number] => ({
   gpuName: '',
   gpuMemoryGB: undefined,
   gpuSlice: undefined,
+  gpuCard: undefined,
   gpus: 0,
   cpuCores: 2,
   memoryGB: 4,
@@ -28,6 +30,7 @@ const offer = (typeId: string): Known['offers'][number] => ({
   dataDiskGB: 50,
   isSpot: false,
   isInStock: true,
+  fitsNow: 1,
   prices: [],
 });
 const known: Known = {
@@ -136,5 +139,35 @@ describe('a launch like an earlier one', () => {
 
   it('tells that its image is gone', () => {
     expect(draft(choicesLike(earlier(50), known))).toMatchObject({ isOtherOffer: false, isOtherImage: true });
+  });
+});
+
+describe('the offers of a launch', () => {
+  const gpu = (typeId: string, gpuName: string, part: Partial<Known['offers'][number]> = {}) => ({
+    ...offer(typeId),
+    gpus: 1,
+    gpuName,
+    prices: [{ chargeMode: 'perHour' as const, price: 3 }],
+    ...part,
+  });
+  const offers = [
+    offer('cpu.1'),
+    gpu('turn', 'H200 1/4', { gpuSlice: 'shared', gpuCard: 'H200' }),
+    gpu('l4', 'L4'),
+    gpu('mig', 'H200 MIG 1g.18gb', { gpuSlice: 'mig', gpuCard: 'H200' }),
+    gpu('two', 'H200', { gpus: 2 }),
+  ];
+
+  it('are grouped by their cards, whole cards before their parts, and those without GPUs last', () => {
+    expect(groupsOf(offers).map(({ card, offers: some }) => [card, ...some.map(({ typeId }) => typeId)])).toEqual([
+      ['H200', 'two', 'mig', 'turn'],
+      ['L4', 'l4'],
+      ['', 'cpu.1'],
+    ]);
+  });
+
+  it('have the price of one GPU, and the name of a part', () => {
+    expect(offers.map(gpuPriceOf)).toEqual([undefined, 3, 3, 3, 1.5]);
+    expect(offers.map(partName)).toEqual(['', '1/4', 'L4', 'MIG 1g.18gb', 'H200']);
   });
 });

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseMigs, type Card } from '../../../src/engines/docker/client/cards.ts';
-import { givenGpus, withoutTurn } from '../../../src/engines/docker/client/host-gpus.ts';
+import { deviceOf, givenGpus, withoutTurn } from '../../../src/engines/docker/client/host-gpus.ts';
 import { chooseGpus } from '../../../src/engines/docker/container/gpus.ts';
 import { typesThatFit } from '../../../src/main/first-run.ts';
 
@@ -48,6 +48,15 @@ describe('MIG devices', () => {
       [mig(1), 'NVIDIA A100-SXM4-40GB MIG 3g.20gb', 20_480, 0.5, 'mig'],
       [mig(2), 'NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb', 10_240, 0.125, 'mig'],
       [mig(3), 'NVIDIA A100-SXM4-40GB MIG 1g.5gb', 5_120, 0.125, 'mig'],
+    ]);
+  });
+
+  it('and turns are parts of their card in the probe', () => {
+    const { gpus } = givenGpus([], true, [whole, divided], { 0: 2 });
+    const shown = gpus.map(deviceOf).map(({ name, slice, card, share }) => [name, slice, card, share]);
+    expect(shown.slice(1, 3)).toEqual([
+      ['NVIDIA H200 1/2', 'shared', 'NVIDIA H200', 0.5],
+      ['NVIDIA A100-SXM4-40GB MIG 3g.20gb', 'mig', 'NVIDIA A100-SXM4-40GB', 0.5],
     ]);
   });
 

@@ -60,6 +60,7 @@ test('counts parts of cards by the model of their node, or by their resource', (
   const { capacity, devices } = probeOf([divided, unnamed], 'v1.36.3', withParts);
   expect(capacity.gpus).toEqual({ A100: 1, 'A100 MIG 1g.5gb': 7, 'nvidia.com/gpu.shared': 4 });
   expect(new Set(devices.map(({ slice }) => slice))).toEqual(new Set([undefined, 'mig', 'shared']));
+  expect(new Set(devices.map(({ card }) => card)), 'the model of the node').toEqual(new Set([undefined, 'A100']));
   expect(new Set(devices.map(({ id }) => id)).size, 'ids of one node differ').toBe(12);
 });
 

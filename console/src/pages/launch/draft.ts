@@ -20,12 +20,15 @@ export interface Offer {
   /** Of each; undefined: not known. */
   gpuMemoryGB: number | undefined;
   gpuSlice: 'mig' | 'shared' | undefined;
+  /** Model of the cards whose parts the GPUs are. */
+  gpuCard: string | undefined;
   cpuCores: number;
   memoryGB: number;
   rootDiskGB: number;
   dataDiskGB: number;
   isSpot: boolean;
   isInStock: boolean;
+  fitsNow: number;
   prices: Family['regionInfos'][number]['instanceTypeInfos'][number]['price'];
 }
 
@@ -45,12 +48,14 @@ export const offersOf = (families: readonly Family[]): Offer[] =>
         gpus: type.gpuNum,
         gpuMemoryGB: type.gpuMemoryGB,
         gpuSlice: type.gpuSlice,
+        gpuCard: type.gpuCard,
         cpuCores: type.cpuCores,
         memoryGB: type.memoryGB,
         rootDiskGB: type.rootDiskGB,
         dataDiskGB: type.dataDiskGB,
         isSpot,
         isInStock: type.stockStatus === 'InStock',
+        fitsNow: type.fitsNow,
         prices: type.price,
       })),
     ),

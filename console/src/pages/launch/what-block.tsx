@@ -6,11 +6,14 @@ import type { BlockProps } from './block.ts';
 import { nearestTo, priceOf, type Offer } from './draft.ts';
 import classes from './launch.module.css';
 import { Note } from './note.tsx';
+import { gpuPriceOf, groupsOf, partName } from './offer-groups.ts';
 
 export function WhatBlock({ draft, known, change }: BlockProps) {
   const { launch } = useTexts();
   const { offer, image } = draft;
   const hasRegions = new Set(known.offers.map(({ regionId }) => regionId)).size > 1;
+  const groups = groupsOf(known.offers);
+  const hasCards = groups.some(({ card }) => card !== '');
   const nearest = offer.isInStock ? undefined : nearestTo(offer, known.offers);
   return (
     <Stack gap="sm">
@@ -29,11 +32,20 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
       {draft.isOtherImage && <Note>{launch.otherImage(image.name)}</Note>}
       {draft.isOtherOffer && <Note>{launch.otherType(offer.typeName)}</Note>}
       <Radio.Group label={launch.type} value={offer.key} onChange={(key) => change({ offer: key })}>
-        <div className={classes.offers}>
-          {known.offers.map((one) => (
-            <OfferCard key={one.key} offer={one} hasRegions={hasRegions} />
-          ))}
-        </div>
+        {groups.map(({ card, offers }) => (
+          <div key={card} role="group" aria-label={card === '' ? launch.withoutGpus : card}>
+            {hasCards && (
+              <Text size="sm" fw={600} mt="xs">
+                {card === '' ? launch.withoutGpus : card}
+              </Text>
+            )}
+            <div className={classes.offers}>
+              {offers.map((one) => (
+                <OfferCard key={one.key} offer={one} hasRegions={hasRegions} />
+              ))}
+            </div>
+          </div>
+        ))}
       </Radio.Group>
       {!offer.isInStock && (
         <Note>
@@ -59,10 +71,10 @@ function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean })
   const { launch, common } = useTexts();
   const { money } = useFormat();
   const price = priceOf(offer, 'perHour');
+  const gpuPrice = gpuPriceOf(offer);
   const size = [
-    offer.gpus > 0 ? `${offer.gpus} × ${offer.gpuName}` : '',
+    offer.gpus === 0 ? '' : launch.gpus[offer.gpuSlice ?? 'whole'](offer.gpus, partName(offer)),
     offer.gpuMemoryGB === undefined ? '' : launch.gpuMemory(common.gb(offer.gpuMemoryGB)),
-    offer.gpuSlice === 'shared' ? launch.sharedGpu : '',
     launch.cores(offer.cpuCores),
     common.gb(offer.memoryGB),
     hasRegions ? offer.regionName : '',
@@ -83,7 +95,10 @@ function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean })
             {size.join(' · ')}
           </Text>
           <Text size="xs" {...(offer.isInStock ? { c: 'dimmed' } : { className: classes.warning })}>
-            {offer.isInStock ? launch.inStock : launch.noStock}
+            {[
+              launch.freeNow(offer.fitsNow),
+              ...(gpuPrice === undefined ? [] : [launch.gpuHour(money(gpuPrice), offer.gpuSlice !== undefined)]),
+            ].join(' · ')}
           </Text>
         </div>
       </Group>

@@ -14,9 +14,15 @@ export const launch = {
     })[state] ?? state,
   type: 'Instance type',
   gpuMemory: (size: string) => `${size} GPU memory`,
-  sharedGpu: 'card and its memory shared with other instances',
+  withoutGpus: 'Without GPUs',
+  gpus: {
+    whole: (count: number, model: string) => `${count} × ${model}`,
+    mig: (count: number, part: string) => `${count} × ${part}: part of a card with its own memory`,
+    shared: (count: number, part: string) => `${count} × ${part}: turns on a card, memory is not limited`,
+  },
+  gpuHour: (price: string, isPart: boolean) => `${price} per ${isPart ? 'hour of a part' : 'GPU hour'}`,
   cores: (count: number) => (count === 1 ? '1 core' : `${count} cores`),
-  inStock: 'available now',
+  freeNow: (count: number) => (count === 0 ? 'none free' : `${count >= 100 ? '100 or more' : count} free`),
   noStock: 'none free now',
   spot: 'spot: may be reclaimed',
   outOfStock: (type: string) =>

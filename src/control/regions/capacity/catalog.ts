@@ -1,10 +1,8 @@
 /** Lists instance types with prices and stock, and regions with their engines' capabilities. */
 import {
-  capacityOf,
   chargeModes,
   type Capacity,
   type GpuSlice,
-  type Supply,
   type InstanceType,
   type ChargeMode,
   type Region,
@@ -12,17 +10,15 @@ import {
   type StorageKind,
   toDollars,
 } from '../../../domain/regions/catalog.ts';
-import { fitsOneHost } from '../../../domain/regions/host-sizes.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import { freeGB } from '../../../domain/storage/pool.ts';
-import { fits } from '../../../domain/regions/placement.ts';
 import { volumeTypes, type VolumeType } from '../../../domain/storage/disk.ts';
 import { regionsWithUsage } from '../../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../../store/tables/pools.ts';
 import type { Store } from '../../../store/store.ts';
 import { listedOffPeak, type ListedOffPeak } from '../region-facts.ts';
 import { dockerSupport } from './docker-support.ts';
-import { hostsOf } from './host-fit.ts';
+import { hostsOf, timesFitNow, type OpenCapacity } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { Capabilities, Isolation, Probe } from '../../../engines/contract.ts';
 import type { StorageCapabilities } from '../../../storage/contract.ts';
@@ -44,7 +40,9 @@ export interface CatalogFamily {
       gpuNum: number;
       gpuMemoryGB?: number;
       gpuSlice?: GpuSlice;
+      gpuCard?: string;
       stockStatus: 'InStock' | 'OutOfStock';
+      fitsNow: number;
       price: { chargeMode: ChargeMode; price: number; offPeak?: ListedOffPeak }[];
       instanceTypeName: string;
       cpuCores: number;
@@ -125,17 +123,22 @@ function capabilitiesOf(drivers: RegionDrivers, types: readonly InstanceType[]):
   return { ...engine, ...dockerSupport(drivers, engine), commonData, isolation };
 }
 
+interface GpuPart {
+  slice: GpuSlice;
+  card?: string | undefined;
+}
+
 /** Capacity of a region for a new launch. */
 export interface Stock {
   regionName: string;
   /** Null without capacity: the engine has not answered yet, or no node port is free. */
-  open: Supply | null;
+  open: OpenCapacity | null;
   /** An instance fits on one of them; null: one host, which `open` describes. */
   hosts: readonly Capacity[] | null;
   /** By model; absent: unknown. */
   gpuMemoryGB: ReadonlyMap<string, number>;
   /** By name; absent: whole cards. */
-  gpuSlices: ReadonlyMap<string, GpuSlice>;
+  gpuParts: ReadonlyMap<string, GpuPart>;
   offPeak: ListedOffPeak | null;
   storagePrices: StorageDollars;
 }
@@ -149,14 +152,16 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
   for (const counted of await regionsWithUsage(read)) {
     const { region, total, used } = counted;
     const drivers = answered.get(region.id);
-    const open = drivers !== undefined && used.nodePorts < total.nodePorts;
+    const nodePorts = drivers === undefined ? 0 : total.nodePorts - used.nodePorts;
     stocks.set(region.id, {
       regionName: region.name,
-      open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
+      open: nodePorts <= 0 ? null : { free: (await availableBehindQueue(read, counted, nowMs)).available, nodePorts },
       hosts: drivers === undefined ? null : hostsOf(drivers),
       gpuMemoryGB: cardMemoryOf(drivers?.health.probe?.devices ?? []),
-      gpuSlices: new Map(
-        drivers?.health.probe?.devices.flatMap(({ name, slice }) => (slice === undefined ? [] : [[name, slice]])),
+      gpuParts: new Map(
+        drivers?.health.probe?.devices.flatMap(({ name, slice, card }) =>
+          slice === undefined ? [] : [[name, { slice, card }]],
+        ),
       ),
       offPeak: listedOffPeak(counted.offPeak, nowMs),
       storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
@@ -174,8 +179,8 @@ function cardMemoryOf(devices: Probe['devices']): Map<string, number> {
   return least;
 }
 
-const isInStock = (type: InstanceType, { open, hosts }: Stock): boolean =>
-  open !== null && fits(capacityOf(type), open) && fitsOneHost(type, hosts);
+/** Bounds what users learn of the size of a region. */
+const MOST_SHOWN = 100;
 
 /** Groups types by GPU name and spot, then by region. */
 export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<string, Stock>): CatalogFamily[] {
@@ -193,13 +198,16 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
       family.regionInfos.push(listed);
     }
     const gpuMemoryGB = stock.gpuMemoryGB.get(type.gpuName);
-    const gpuSlice = stock.gpuSlices.get(type.gpuName);
+    const { slice, card } = stock.gpuParts.get(type.gpuName) ?? {};
+    const fitsNow = timesFitNow(type, stock.open, stock.hosts);
     listed.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
       ...(gpuMemoryGB === undefined ? {} : { gpuMemoryGB }),
-      ...(gpuSlice === undefined ? {} : { gpuSlice }),
-      stockStatus: isInStock(type, stock) ? 'InStock' : 'OutOfStock',
+      ...(slice === undefined ? {} : { gpuSlice: slice }),
+      ...(card === undefined ? {} : { gpuCard: card }),
+      stockStatus: fitsNow > 0 ? 'InStock' : 'OutOfStock',
+      fitsNow: Math.min(fitsNow, MOST_SHOWN),
       price: chargeModes.map((chargeMode) => ({
         chargeMode,
         price: toDollars(type.pricesMicros[chargeMode]),

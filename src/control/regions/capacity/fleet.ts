@@ -1,6 +1,5 @@
 /** Capacity of each region for operators: resources, GPUs with their holders, pools, what fits. */
 import {
-  capacityOf,
   gpuCountOf,
   type Capacity,
   countGpus,
@@ -10,8 +9,6 @@ import {
 import { BYTES_PER_GB } from '../../../domain/storage/disk.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import { assignGpus, type GpuHolder, type HeldGpu } from '../../../domain/regions/fleet.ts';
-import { timesFit } from '../../../domain/regions/placement.ts';
-import { fitsOneHost } from '../../../domain/regions/host-sizes.ts';
 import type { MetricsSpan } from '../../../domain/compute/metrics.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { freeGB } from '../../../domain/storage/pool.ts';
@@ -20,7 +17,7 @@ import { regionsWithUsage, type RegionWithUsage } from '../../../store/tables/ca
 import { capacityHolders, usageOfPools, type CapacityHolder } from '../../../store/tables/fleet.ts';
 import { quarantinesOf } from '../../../store/tables/quarantine.ts';
 import { poolId, poolsOf } from '../../../store/tables/pools.ts';
-import { hostsOf } from './host-fit.ts';
+import { hostsOf, timesFitNow } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { UseCaseDeps, RegionDrivers } from '../../kernel/ports.ts';
 
@@ -90,7 +87,8 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
       return { ...held, cardId, quarantine };
     });
     const hosts = hostsOf(drivers);
-    const isOpen = health.probe !== null && counted.used.nodePorts < counted.total.nodePorts;
+    const nodePorts = counted.total.nodePorts - counted.used.nodePorts;
+    const open = health.probe === null ? null : { free: available, nodePorts: Math.max(0, nodePorts) };
     return {
       region: counted.region,
       isRetired: counted.isRetired,
@@ -104,7 +102,7 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
       pools: await poolsOfRegion(drivers, usedBytes),
       types: types.map((type) => ({
         type,
-        fitsNow: isOpen && fitsOneHost(type, hosts) ? timesFit(capacityOf(type), available) : 0,
+        fitsNow: timesFitNow(type, open, hosts),
       })),
     };
   };

@@ -1,7 +1,13 @@
 /** Types that one host of a region can hold: launches of others are refused before they wait. */
-import type { Capacity, InstanceType, Region } from '../../../domain/regions/catalog.ts';
+import {
+  capacityOf,
+  type Capacity,
+  type InstanceType,
+  type Region,
+  type Supply,
+} from '../../../domain/regions/catalog.ts';
 import { fitsOneHost, gpusText, hostsText } from '../../../domain/regions/host-sizes.ts';
-import { nearestType } from '../../../domain/regions/placement.ts';
+import { nearestType, timesFit } from '../../../domain/regions/placement.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
 
@@ -16,6 +22,19 @@ export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Dri
     memoryMiB: host.memoryMiB - hostMemoryMiB,
   }));
 }
+
+export interface OpenCapacity {
+  free: Supply;
+  nodePorts: number;
+}
+
+/** Instances of the type that could start; `open` is null where none can. */
+export const timesFitNow = (
+  type: InstanceType,
+  open: OpenCapacity | null,
+  hosts: readonly Capacity[] | null,
+): number =>
+  open !== null && fitsOneHost(type, hosts) ? Math.min(open.nodePorts, timesFit(capacityOf(type), open.free)) : 0;
 
 /** The catalog without types of the region that none of its hosts can hold: no hint names them. */
 export function catalogWithinHosts(

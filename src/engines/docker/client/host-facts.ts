@@ -13,7 +13,7 @@ import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { askSmi, makeReadCards } from './cards.ts';
-import { givenGpus, type GpuDriver, type GpuTurns, type HostGpu, type TurnsAmong } from './host-gpus.ts';
+import { deviceOf, givenGpus, type GpuDriver, type GpuTurns, type HostGpu, type TurnsAmong } from './host-gpus.ts';
 import { whyNoGpus } from './missing-gpus.ts';
 import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
@@ -148,7 +148,7 @@ export function makeHost(
       return {
         version: `${facts.podman ? 'Podman' : 'Docker'} ${facts.version}`,
         capacity: { cpuMilli: facts.cores * 1000, memoryMiB: facts.memoryMiB, gpus: gpusByName(facts.gpus) },
-        devices: facts.gpus.map(({ kind, name, id, memoryMiB }) => ({ kind, name, id, memoryMiB })),
+        devices: facts.gpus.map(deviceOf),
         architecture: facts.architecture,
         capabilities: {
           rootDiskLimit: facts.rootDiskLimit ? 'hard' : 'none',

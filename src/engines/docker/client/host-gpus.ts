@@ -3,6 +3,7 @@
  * never made; a card with turns is given to several instances at once, without a limit of memory.
  */
 import { UNKNOWN_MODEL, type GpuSlice } from '../../../domain/regions/catalog.ts';
+import type { Probe } from '../../contract.ts';
 import type { Card } from './cards.ts';
 
 export interface HostGpu {
@@ -14,6 +15,8 @@ export interface HostGpu {
   /** Part of the card; 1: all. */
   share: number;
   slice?: GpuSlice;
+  /** Model of the divided card. */
+  card?: string;
   /** UUID of the divided card. */
   cardUuid?: string | undefined;
   /** Names in the labels of containers that an earlier version made. */
@@ -47,6 +50,7 @@ export function migGpus(
     return {
       kind: 'gpu',
       slice: 'mig',
+      card: model,
       cardUuid: cardUuid ?? undefined,
       name: `${model} MIG ${profile}`,
       id,
@@ -66,6 +70,7 @@ export function withTurns(gpus: readonly HostGpu[], turns: GpuTurns): HostGpu[] 
     return Array.from({ length: count }, (_, nth) => ({
       ...gpu,
       slice: 'shared',
+      card: gpu.name,
       name: `${gpu.name} 1/${count}`,
       share: 1 / count,
       id: `${gpu.id}~${nth}`,
@@ -73,6 +78,10 @@ export function withTurns(gpus: readonly HostGpu[], turns: GpuTurns): HostGpu[] 
     }));
   });
 }
+
+/** Device of a probe. */
+export const deviceOf = ({ kind, name, id, memoryMiB, share, slice, card }: HostGpu) =>
+  ({ kind, name, id, memoryMiB, share, slice, card }) satisfies Probe['devices'][number];
 
 /** Name of the device for the engine. */
 export const withoutTurn = (id: string): string => id.replace(TURN, '');
