@@ -98,6 +98,10 @@ export interface BytesRoute<Query extends z.ZodType = z.ZodType> extends StreamR
 
 export type Route = JsonRoute | EventsRoute | SocketRoute | BytesRoute;
 
+/** Changes something, or is for administrators alone. */
+export const isAudited = ({ reads, who }: Pick<Route, 'reads' | 'who'>): boolean =>
+  !reads || who === 'operator' || who === 'admin';
+
 type Description = Pick<JsonRoute, 'summary'> &
   Partial<Omit<JsonRoute, 'kind' | 'path' | 'who' | 'reads' | 'subject' | 'body' | 'answer' | 'operation'>>;
 

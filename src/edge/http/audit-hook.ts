@@ -6,7 +6,7 @@
 import { z } from 'zod';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { subjectIds } from '../../contract/common.ts';
-import type { Route } from '../../contract/route.ts';
+import { isAudited, type Route } from '../../contract/route.ts';
 import { routeNames, routeOf } from '../../contract/routes.ts';
 import { unwrapSchema } from '../../contract/schema-bounds.ts';
 import type { Audit } from '../../control/index.ts';
@@ -33,9 +33,7 @@ interface AuditNote {
 
 const nameOf = new Map<Route, string>(routeNames.map((name) => [routeOf(name), name]));
 
-/** Changes something, or needs a role. */
-export const auditedName = (route: Route): string | null =>
-  !route.reads || route.who === 'operator' || route.who === 'admin' ? (nameOf.get(route) ?? null) : null;
+export const auditedName = (route: Route): string | null => (isAudited(route) ? (nameOf.get(route) ?? null) : null);
 
 export const auditNoteOf = (request: FastifyRequest): AuditNote =>
   (request.auditNote ??= { subjects: [], loginName: null, isRecorded: false });

@@ -4,7 +4,7 @@
  * Answers carry `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
  */
 import type { FastifyReply } from 'fastify';
-import type { Route } from '../../contract/route.ts';
+import { isAudited, type Route } from '../../contract/route.ts';
 import { addressBucket } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 
@@ -35,9 +35,9 @@ export interface RequestRates {
   readonly size: number;
 }
 
-export const costOf = (route: Pick<Route, 'path' | 'reads'> & { operation?: boolean }): number => {
-  if (route.reads) return 1;
-  return route.operation === true || route.path.endsWith('/create') ? 5 : 2;
+export const costOf = (route: Pick<Route, 'path' | 'reads' | 'who'> & { operation?: boolean }): number => {
+  if (!isAudited(route)) return 1;
+  return !route.reads && (route.operation === true || route.path.endsWith('/create')) ? 5 : 2;
 };
 
 const KIB = 1024;
@@ -116,7 +116,7 @@ export function makeRequestRates({
     'account',
     now,
     (perSecond) =>
-      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2, a create or an action 5, and each KiB of a body or ${ROWS_OF_REQUEST} rows that it reads beyond ${FREE_ROWS} 1 more`,
+      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change or a read of an administrator takes 2, a create or an action 5, and each KiB of a body or ${ROWS_OF_REQUEST} rows that it reads beyond ${FREE_ROWS} 1 more`,
   );
   const rateOf = (accountId: string): number => Math.max(1, perAccount(accountId));
   return {

@@ -1,5 +1,6 @@
 /** Labels in two forms: the JSON of a row, which lists show, and a row each, which filters find. */
 import { sql, type RawBuilder, type SqlBool } from 'kysely';
+import { noteQuery } from '../../async/rows-read.ts';
 import { labelsText, searchForm, type Labels } from '../../domain/kernel/resource-labels.ts';
 import { positionIn } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
@@ -47,6 +48,7 @@ const pastedId = /^\s*(?:notebook-)?(?<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f
  */
 export function matches(db: Db, ownerId: string, { name = '', labels = {} }: ListFilter): RawBuilder<SqlBool> {
   const find = positionIn(db);
+  for (const _label of Object.keys(labels)) noteQuery(1);
   const conditions = Object.entries(labels).map(
     ([key, value]) =>
       sql`(id in (select "subjectId" from label where "ownerId" = ${ownerId} and key = ${key} and value = ${value})) is true`,

@@ -113,9 +113,9 @@ onBothEngines('health', (open) => {
     expect(charged.map(({ priceMicros }) => priceMicros)).toEqual([20_000, 10_000]);
     expect(without?.openedAtMs).toBe(Math.max(sinceMs, whole?.openedAtMs ?? 0));
     expect(whole?.closedAtMs).toBe(without?.openedAtMs);
-    const toldOf = (): Promise<unknown[]> => eventsOf(world, world.drivers.regionId, 'card.lost');
-    await eventually(async () => (await toldOf()).length > 0);
-    expect(await toldOf()).toEqual([{ instanceId: one.instanceId, ownerName: world.caller.username, sinceMs }]);
+    const noticesOf = (): Promise<unknown[]> => eventsOf(world, world.drivers.regionId, 'card.lost');
+    await eventually(async () => (await noticesOf()).length > 0);
+    expect(await noticesOf()).toEqual([{ instanceId: one.instanceId, ownerName: world.caller.username, sinceMs }]);
     await restart(one);
     expect((await row(one.instanceId)).observed.lostGpu).toMatchObject({ sinceMs });
     expect(lostGpuOf(await row(one.instanceId))).toBeNull();

@@ -140,6 +140,21 @@ test('every other read reads 775 rows at most, of 3,000 of everything', async ()
   expect(long).toEqual(['logs']);
 });
 
+test('a search by 32 labels takes three requests', async () => {
+  const { control } = api.wired;
+  const quotas = { ...control.quotas, requestsPerSecond: () => 1 };
+  const edge = await startEdge({ ...control, quotas });
+  const leftAfter = async (labels: object): Promise<unknown> => {
+    const body = { pager: { currentPage: 1, pageSize: 10 }, labels };
+    const { status, headers } = await edge.post('/instance/list', body, { token: alice.token });
+    expect(status).toBe(200);
+    return headers.ratelimit;
+  };
+  const labels = Object.fromEntries(Array.from({ length: 32 }, (_, index) => [`key-${index}`, 'value']));
+  expect(await leftAfter(labels)).toBe('"account";r=7;t=3');
+  await edge.stop();
+});
+
 /** Control that counts what its parts read, for `caller`. */
 function countingControl(control: Control, caller: Caller, onRows: (rows: number) => void): Control {
   const counting = (methods: object): object =>

@@ -75,6 +75,15 @@ test('a page of a hundred rows takes one request, and 25 more rows one more', as
   expect((await api.post('/user/key/list', {}, { token: 'ann' })).headers.ratelimit).toBe('"account";r=9;t=1');
 });
 
+test('what the audit log records takes two requests, a read of an administrator too', async () => {
+  const { control } = readingControl(() => 0);
+  const api = await startEdge(control);
+  onTestFinished(() => api.stop());
+  const leftAfter = async (path: string, token: string) => (await api.post(path, {}, { token })).headers.ratelimit;
+  expect(await leftAfter('/admin/account/list', 'ann')).toBe('"account";r=8;t=2');
+  expect(await leftAfter('/user/key/list', 'bob')).toBe('"account";r=9;t=1');
+});
+
 test('a debt makes the next request wait until it is refilled; it shortens no longer one of a body', () => {
   let nowMs = 5_000;
   const rates = makeRequestRates({ perAddress: 1, perAccount: () => 1, isProxy: () => false, now: () => nowMs });
