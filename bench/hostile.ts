@@ -300,7 +300,7 @@ interface Load {
 
 const latencies = (rounds: readonly Concurrent[]): number[] => rounds.flatMap(({ other }) => other.tookMs);
 const p99Of = (rounds: readonly Concurrent[]): number => percentile(latencies(rounds), 0.99);
-/** Of all rounds together: the three slowest answers of one are as many as one wait for the disk delays. */
+/** Of all rounds together: one wait for the disk delays as many answers as decide p99 of one. */
 const ratioOf = ({ rounds, floor }: Load): number => p99Of(rounds) / p99Of(floor);
 
 /** Lets the server end what the generator left. */

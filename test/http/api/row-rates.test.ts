@@ -75,7 +75,7 @@ test('a page of a hundred rows takes one request, and 25 more rows one more', as
   expect((await api.post('/user/key/list', {}, { token: 'ann' })).headers.ratelimit).toBe('"account";r=9;t=1');
 });
 
-test('what the audit log records takes two requests, a read of an administrator too', async () => {
+test('a read of an administrator takes two requests, as all that the audit log records', async () => {
   const { control } = readingControl(() => 0);
   const api = await startEdge(control);
   onTestFinished(() => api.stop());
