@@ -13,6 +13,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0003-gpus-by-name'),
   fromFiles('0004-quarantine'),
   fromFiles('0005-region-use'),
+  fromFiles('0006-gpu-shares'),
 ];
 
 export async function openStore(options: {

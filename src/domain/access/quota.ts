@@ -73,10 +73,10 @@ export interface QuotaSet {
 export const limitOf = ({ account, installation }: QuotaSet, name: QuotaName): number | null =>
   account.get(name) ?? installation.get(name) ?? (isQuotaKind(name) ? quotaKinds[name].builtIn : null);
 
-/** CPUs in thousandths and memory in MiB, so that sums are exact. */
+/** CPUs and GPUs in thousandths and memory in MiB, so that sums are exact. */
 export type Usage = Readonly<Partial<Record<QuotaName, number>>>;
 
-const scales: Readonly<Partial<Record<QuotaName, number>>> = { cpus: 1_000, memoryGB: 1_024 };
+const scales: Readonly<Partial<Record<QuotaName, number>>> = { cpus: 1_000, gpus: 1_000, memoryGB: 1_024 };
 
 /** In the unit of the limit, from that of `Usage`. */
 export const inUnits = (name: QuotaName, used: number): number => used / (scales[name] ?? 1);
@@ -98,7 +98,9 @@ export function usageOfInstance(instance: Instance, holdsCapacity: boolean): Usa
   if (!holdsCapacity && waitsSinceMs === null && notBeforeMs === null) return kept;
   const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
   const byName = Object.entries(gpus).map(([name, count]) => [`gpus/${name}`, count] as const);
-  return { ...kept, ...Object.fromEntries(byName), cpus: cpuMilli, memoryGB: memoryMiB, gpus: countGpus(gpus) };
+  // Rounded down, so that all parts of a card are one card at most.
+  const gpuMilli = Math.floor((spec.type.gpuShare ?? 1) * 1_000) * countGpus(gpus);
+  return { ...kept, ...Object.fromEntries(byName), cpus: cpuMilli, memoryGB: memoryMiB, gpus: gpuMilli };
 }
 
 /** A failed volume has no disk. */

@@ -67,6 +67,15 @@ export const heldPortCount = ({
 }: Pick<Instance, 'nodePorts' | 'pending' | 'oldContainer'>): number =>
   Math.max(nodePorts.length, pending?.ports?.length ?? 0, oldContainer?.nodePorts.length ?? 0);
 
+/** The type of a launch in a region with these devices. */
+export function typeOfSpec(
+  { regionId: _region, pricesMicros: _prices, ...type }: InstanceType,
+  devices: readonly { name: string; share?: number | undefined }[] = [],
+): InstanceSpec['type'] {
+  const { share = 1 } = devices.find(({ name }) => name === type.gpuName) ?? {};
+  return type.gpuCount === 0 || share === 1 ? type : { ...type, gpuShare: share };
+}
+
 /** The type of a resized instance: disks keep at least their size, because they cannot shrink. */
 export function resizedSpec(spec: InstanceSpec, type: InstanceSpec['type']): InstanceSpec {
   const rootDiskGB = Math.max(spec.type.rootDiskGB, type.rootDiskGB);

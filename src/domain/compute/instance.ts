@@ -21,7 +21,10 @@ export interface InstanceSpec {
   name: string;
   regionId: RegionId;
   image: Pick<Image, 'id' | 'name' | 'ref' | 'architecture' | 'isPublic' | 'tags' | 'type'>;
-  type: Omit<InstanceType, 'pricesMicros' | 'regionId'>;
+  type: Omit<InstanceType, 'pricesMicros' | 'regionId'> & {
+    /** Part of a card that each GPU is; absent: all. */
+    gpuShare?: number;
+  };
   chargeMode: ChargeMode;
   /** Subscription periods; 1 for `perHour` and `tidePerHour`. */
   duration: number;

@@ -79,6 +79,7 @@ const typeOfSpec = z.object({
   memoryGB: z.number(),
   gpuCount: z.number(),
   gpuName: z.string(),
+  gpuShare: z.number().exactOptional(),
   rootDiskGB: z.number(),
   dataDiskGB: z.number(),
   runtime: z.string().exactOptional(),

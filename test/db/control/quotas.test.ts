@@ -121,6 +121,22 @@ onBothEngines('the use of a quota', (open) => {
     await expectConsistent(world);
   });
 
+  test('has a part of a card as its share of one', async () => {
+    const { world, launch, limit, used } = await worldOf(open, machineOf(8, 16, 7));
+    const devices = Array.from({ length: 7 }, (_, nth) => ({
+      kind: 'gpu',
+      id: String(nth),
+      name: 'A100',
+      share: 1 / 7,
+    }));
+    Object.assign(world.drivers.health.probe ?? {}, { devices });
+    await limit({ gpus: 1 });
+    for (let count = 0; count < 7; count += 1) await launch('gpu.1');
+    expect(await used()).toMatchObject({ gpus: 0.994, 'gpus/A100': 7 });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('includes a launch that waits for capacity', async () => {
     const { world, launch, limit, used } = await worldOf(open, machineOf(1, 2));
     await limit({ cpus: 2 });

@@ -199,6 +199,20 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
+  test('GPUs that accounts use count in thousandths', async () => {
+    const database = await open.empty();
+    const before = await openWith(database, migrations.slice(0, 5));
+    await before.write(async (tx) => {
+      await insertAccounts(tx, 'ann', 'bob');
+      await sql`update account set usage = '{"instances":2,"gpus":3,"gpus/L4":3}' where id = 'ann'`.execute(tx);
+    });
+    await before.stop();
+    const store = await openWith(database, migrations);
+    const accounts = await store.read.selectFrom('account').select('usage').orderBy('id').execute();
+    expect(accounts.map(({ usage }) => JSON.parse(usage))).toEqual([{ instances: 2, gpus: 3_000, 'gpus/L4': 3 }, {}]);
+    await store.stop();
+  });
+
   test('names are unique and in the order of execution', () => {
     const names = migrations.map(({ name }) => name);
     expect(names).toEqual([...new Set(names)].sort());

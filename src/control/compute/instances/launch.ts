@@ -5,7 +5,7 @@
 import { instanceIdAt, userId } from '../../../domain/kernel/ids.ts';
 import type { StopPolicy } from '../../../domain/compute/stop-policy.ts';
 import { faultOfBillingOptions } from '../../../domain/money/billing-options.ts';
-import { withSsh } from '../../../domain/compute/instance-change.ts';
+import { withSsh, typeOfSpec } from '../../../domain/compute/instance-change.ts';
 import type { Instance, InstanceSpec, Mount } from '../../../domain/compute/instance.ts';
 import type { InstanceType, Micros, Region } from '../../../domain/regions/catalog.ts';
 import { requestedExtraGB } from '../../../domain/compute/instance-disks.ts';
@@ -216,7 +216,8 @@ function requestedInstance(
   nowMs: number,
 ): Instance {
   const { image, mounts, priceMicros } = resolved;
-  const { regionId, pricesMicros: _prices, ...type } = resolved.type;
+  const { regionId } = resolved.type;
+  const type = typeOfSpec(resolved.type, deps.regions.of(regionId).health.probe?.devices);
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
   const columns = {
     id: instanceIdAt(deps.randomUuid(), nowMs),

@@ -7,6 +7,7 @@ import {
   isSamePorts,
   pendingOrNull,
   withSsh,
+  typeOfSpec,
 } from '../../../domain/compute/instance-change.ts';
 import type { Instance, PendingChange } from '../../../domain/compute/instance.ts';
 import { capacityShortfall, fits, nearestType } from '../../../domain/regions/placement.ts';
@@ -156,7 +157,8 @@ function resizeTo(
       `field "instanceTypeId": ${offered.name} is ${offered.isSpot ? '' : 'not '}a spot type, and the instance is ${spec.isSpot ? '' : 'not '}one; choose a type of its family`,
     );
   refuseWithoutRuntime(offered, region, regions);
-  refuseOverHosts(offered, { region, catalog, drivers: regions.of(region.id) });
+  const drivers = regions.of(region.id);
+  refuseOverHosts(offered, { region, catalog, drivers });
   if (!fits(capacityOf(offered), total)) {
     const family = [...catalog.types.values()].filter(
       (type) => type.regionId === region.id && type.isSpot === spec.isSpot && type.id !== spec.type.id,
@@ -168,8 +170,8 @@ function resizeTo(
       `instance type ${offered.name} never fits into region ${region.name}, which is short of ${capacityShortfall(capacityOf(offered), total)} even when empty; ${instead}`,
     );
   }
-  const { regionId: _, pricesMicros, ...type } = offered;
-  return { type, priceMicros: Number(pricesMicros[spec.chargeMode]) };
+  const type = typeOfSpec(offered, drivers.health.probe?.devices);
+  return { type, priceMicros: Number(offered.pricesMicros[spec.chargeMode]) };
 }
 
 /** The change would need the root disk saved as an image. */

@@ -2,6 +2,7 @@
  * Inserts a row for an orphaned container, with the ports and state that the engine reports.
  * While the account on the label exists, no other may adopt: the container mounts that one's disks.
  */
+import { typeOfSpec } from '../../../domain/compute/instance-change.ts';
 import { capacityOf, type Image, type InstanceType } from '../../../domain/regions/catalog.ts';
 import type { StopPolicy } from '../../../domain/compute/stop-policy.ts';
 import { imageId, instanceId, userId, type InstanceId } from '../../../domain/kernel/ids.ts';
@@ -157,7 +158,8 @@ async function tokenInside({ engine }: RegionDrivers, id: InstanceId, time: Time
 
 function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolicy, nowMs: number): Instance {
   const { orphan, owner, type: offered, catalog, drivers, container } = adoption;
-  const { regionId, pricesMicros, ...type } = offered;
+  const { regionId, pricesMicros } = offered;
+  const type = typeOfSpec(offered, drivers.health.probe?.devices);
   const id = instanceId(orphan.subjectId);
   const columns = {
     id,
