@@ -1,17 +1,22 @@
-/** Cards of two models, made of plain device nodes, in the forms that engines give. */
+/** Cards of two models and parts of a third, made of plain device nodes, in the forms of engines. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-interface FakeCard {
-  uuid: string;
-  model: string;
-  memoryMiB: number;
+interface FakeNode {
   node: string;
-  /** Node of the host that stands for the card. */
+  /** Node of the host that stands for it. */
   hostPath: string;
   major: number;
   minor: number;
+}
+
+interface FakeCard extends FakeNode {
+  uuid: string;
+  model: string;
+  memoryMiB: number;
+  /** Nodes of a part besides that of its card. */
+  more?: FakeNode[];
 }
 
 export const h200: FakeCard = {
@@ -44,27 +49,78 @@ export const l4: FakeCard = {
 
 export const cards = [h200, l4, secondH200];
 
+/** Divided into the two devices of `migs`. */
+const a100 = {
+  uuid: 'GPU-44444444-4444-4444-4444-444444444444',
+  model: 'NVIDIA A100-SXM4-40GB',
+  memoryMiB: 40_960,
+  profile: '3g.20gb',
+};
+
+const mig = (uuid: string, capability: number, hostPath: string, minor: number): FakeCard => ({
+  uuid,
+  model: `${a100.model} MIG ${a100.profile}`,
+  memoryMiB: 20_480,
+  node: '/dev/nvidia3',
+  hostPath: '/dev/random',
+  major: 1,
+  minor: 8,
+  more: [{ node: `/dev/nvidia-caps/nvidia-cap${capability}`, hostPath, major: 1, minor }],
+});
+
+export const migs = [
+  mig('MIG-55555555-5555-5555-5555-555555555555', 21, '/dev/urandom', 9),
+  mig('MIG-66666666-6666-6666-6666-666666666666', 30, '/dev/kmsg', 11),
+];
+
+export const nodesOf = (given: readonly FakeCard[]): FakeNode[] =>
+  given.flatMap((card) => [card, ...(card.more ?? [])]);
+
+export const devices = [
+  ...cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 1 })),
+  ...migs.map(({ uuid, model, memoryMiB }) => ({
+    ...{ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 0.5 },
+    ...{ slice: 'mig', card: a100.model },
+  })),
+];
+
 /** CDI spec with the names that `nvidia-ctk cdi generate` gives. */
 export function cdiSpec(): string {
   const device = (name: string, of: FakeCard[]) => ({
     name,
-    containerEdits: { deviceNodes: of.map(({ node, hostPath }) => ({ path: node, hostPath, permissions: 'rwm' })) },
+    containerEdits: {
+      deviceNodes: nodesOf(of).map(({ node, hostPath }) => ({ path: node, hostPath, permissions: 'rwm' })),
+    },
   });
   return JSON.stringify({
     cdiVersion: '0.5.0',
     kind: 'nvidia.com/gpu',
     devices: [
       ...cards.flatMap((card, index) => [device(String(index), [card]), device(card.uuid, [card])]),
-      device('all', cards),
+      ...migs.flatMap((part, nth) => [device(`3:${nth}`, [part]), device(part.uuid, [part])]),
+      device('all', [...cards, ...migs]),
     ],
     containerEdits: { env: ['NVIDIA_VISIBLE_DEVICES=void'] },
   });
 }
 
-/** Answers `--query-gpu` for any fields. */
+const smiCards = [
+  ...cards.map(({ uuid, memoryMiB, model }) => ({ uuid, memoryMiB, model, mig: '[N/A]' })),
+  { ...a100, mig: 'Enabled' },
+];
+const smiList = [
+  ...smiCards.map(({ model, uuid }, index) => `GPU ${index}: ${model} (UUID: ${uuid})`),
+  ...migs.map(({ uuid }, nth) => `  MIG ${a100.profile}     Device  ${nth}: (UUID: ${uuid})`),
+];
+
+/** Answers `-L`, and `--query-gpu` for any fields. */
 const smi = `#!/bin/sh
+if [ "$1" = -L ]; then cat <<LIST
+${smiList.join('\n')}
+LIST
+exit; fi
 for word; do case $word in --query-gpu=*) fields=$(echo "\${word#*=}" | tr , ' ') ;; esac; done
-while read -r index uuid memory name; do
+while read -r index uuid memory mig name; do
   line=
   for field in $fields; do
     case $field in
@@ -72,13 +128,14 @@ while read -r index uuid memory name; do
       uuid) value=$uuid ;;
       name) value=$name ;;
       memory.total) value=$memory ;;
+      mig.mode.current) value=$mig ;;
       *) value='[N/A]' ;;
     esac
     line="$line\${line:+, }$value"
   done
   echo "$line"
 done <<CARDS
-${cards.map(({ uuid, memoryMiB, model }, index) => `${index} ${uuid} ${memoryMiB} ${model}`).join('\n')}
+${smiCards.map(({ uuid, memoryMiB, mig: mode, model }, index) => `${index} ${uuid} ${memoryMiB} ${mode} ${model}`).join('\n')}
 CARDS
 `;
 
@@ -86,11 +143,13 @@ CARDS
 export async function makeNvidiaFolder(): Promise<{ folder: string; remove(): Promise<void> }> {
   const folder = await mkdtemp(path.join(tmpdir(), 'berth-nvidia-'));
   await chmod(folder, 0o755);
-  const list = cards.map(({ uuid, node, major, minor }, index) => ({
-    names: [uuid, String(index)],
-    node,
-    numbers: [String(major), String(minor)],
-  }));
+  const list = [...cards, ...migs].flatMap((card, index) =>
+    nodesOf([card]).map(({ node, major, minor }) => ({
+      names: [card.uuid, ...(index < cards.length ? [String(index)] : [])],
+      node,
+      numbers: [String(major), String(minor)],
+    })),
+  );
   await writeFile(path.join(folder, 'cards.json'), JSON.stringify(list));
   const program = path.join(import.meta.dirname, 'nvidia.mjs');
   const shim = (mode: string): string =>

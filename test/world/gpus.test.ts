@@ -14,7 +14,7 @@ import { control, deadline, makeSubject, type SpecOptions, type Subject } from '
 import { makeDockerFixture, type DockerFixture } from '../docker/engines/docker-fixture.ts';
 import { startOwnEngine } from '../docker/e2e/test-engine.ts';
 import { bringsProgram } from '../fixtures/programs.ts';
-import { cards, cdiSpec, h200, l4, makeNvidiaFolder, secondH200 } from './cards.ts';
+import { cards, cdiSpec, devices, h200, l4, makeNvidiaFolder, migs, nodesOf, secondH200 } from './cards.ts';
 
 interface Started {
   endpoint: Endpoint;
@@ -78,7 +78,7 @@ describe.each([
   });
 
   async function lookInside(id: InstanceId): Promise<{ nodes: string[]; variables: string[] }> {
-    const script = `cd /dev; for node in nvidia*; do [ -c $node ] && stat -c '/dev/%n %t:%T' $node; done
+    const script = `cd /dev; for node in nvidia* nvidia-caps/*; do [ -c $node ] && stat -c '/dev/%n %t:%T' $node; done
       tr '\\0' '\\n' </proc/1/environ | grep ^NVIDIA_ | sort -u`;
     const { stdout } = await subject.exec(id, 'sh', '-c', script);
     const lines = stdout.split('\n').filter((line) => line !== '');
@@ -92,16 +92,43 @@ describe.each([
     await subject.ensure(spec);
     return spec.id;
   }
-  const nodesOf = (of: typeof cards): string[] => of.map(({ node, major, minor }) => `${node} ${major}:${minor}`);
   const found = (of: typeof cards, parts = 'NVIDIA_DRIVER_CAPABILITIES=compute,utility') => ({
-    nodes: nodesOf(of),
+    nodes: nodesOf(of).map(({ node, major, minor }) => `${node} ${major}:${minor.toString(16)}`),
     variables: [parts, `NVIDIA_VISIBLE_DEVICES=${visible(of.map(({ uuid }) => uuid))}`],
   });
 
   test('have their models and memory in the probe', async () => {
-    const { devices } = await fixture.engine.probe(deadline());
-    const wanted = cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB }));
-    expect(devices).toEqual(wanted);
+    expect((await fixture.engine.probe(deadline())).devices).toEqual(devices);
+  });
+
+  test('arrive in parts that the host has made, each once, without the card of others', async () => {
+    const [first, second] = migs as [(typeof migs)[number], (typeof migs)[number]];
+    const one = await launch({ gpus: 1, gpuName: first.model });
+    const other = await launch({ gpus: 1, gpuName: first.model });
+    expect([await lookInside(one), await lookInside(other)]).toEqual([found([first]), found([second])]);
+    await expect(launch({ gpus: 1, gpuName: first.model })).rejects.toMatchObject({ reason: 'gpuBusy' });
+  });
+
+  test('arrive in turns, to instances of one account', async () => {
+    const turns = { ofCards: { [l4.uuid]: 2 }, among: 'account' } as const;
+    const engine = fixture.make({ sizes: { cpusets: true, lxcfs: null, turns } });
+    const inTurns = makeSubject({ ...fixture, engine });
+    const gpuName = `${l4.model} 1/2`;
+    const { devices: listed } = await engine.probe(deadline());
+    expect(listed.filter(({ name }) => name.startsWith(l4.model))).toEqual(
+      ['0', '1'].map((turn) => ({
+        ...{ kind: 'gpu', id: `${l4.uuid}~${turn}`, name: gpuName, memoryMiB: l4.memoryMiB, share: 0.5 },
+        ...{ slice: 'shared', card: l4.model },
+      })),
+    );
+    const spec = inTurns.spec({ gpus: 1, gpuName });
+    await inTurns.ensure(spec);
+    const stranger = inTurns.spec({ gpus: 1, gpuName });
+    await expect(inTurns.ensure(stranger)).rejects.toMatchObject({ reason: 'gpuBusy' });
+    const own = inTurns.spec({ gpus: 1, gpuName, ownerId: spec.ownerId });
+    await inTurns.ensure(own);
+    for (const { id } of [spec, own]) expect(await lookInside(id)).toEqual(found([l4]));
+    await inTurns.clear();
   });
 
   test('arrive alone by their model, once, and again after a stop', async () => {

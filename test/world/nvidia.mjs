@@ -45,6 +45,8 @@ if (mode === 'runtime') {
   const given = cards.filter(({ names }) => visible.some((name) => name === 'all' || names.includes(name)));
   for (const { node, numbers } of given) {
     const target = path.join(path.resolve(bundle, config.root.path), node);
-    execFileSync('/usr/bin/nsenter', ['-t', `${pid}`, '-m', '/usr/bin/mknod', '-m', '666', target, 'c', ...numbers]);
+    const enter = ['-t', `${pid}`, '-m'];
+    execFileSync('/usr/bin/nsenter', [...enter, '/usr/bin/mkdir', '-p', path.dirname(target)]);
+    execFileSync('/usr/bin/nsenter', [...enter, '/usr/bin/mknod', '-m', '666', target, 'c', ...numbers]);
   }
 }
