@@ -1,4 +1,4 @@
-/** Cards of two models and parts of a third, made of plain device nodes, in the forms of engines. */
+/** Cards of two models and parts of a third, made of plain device nodes, as engines show them. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -79,8 +79,13 @@ export const nodesOf = (given: readonly FakeCard[]): FakeNode[] =>
 export const devices = [
   ...cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 1 })),
   ...migs.map(({ uuid, model, memoryMiB }) => ({
-    ...{ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 0.5 },
-    ...{ slice: 'mig', card: a100.model },
+    kind: 'gpu',
+    id: uuid,
+    name: model,
+    memoryMiB,
+    share: 0.5,
+    slice: 'mig',
+    card: a100.model,
   })),
 ];
 

@@ -14,7 +14,7 @@ import { control, deadline, makeSubject, type SpecOptions, type Subject } from '
 import { makeDockerFixture, type DockerFixture } from '../docker/engines/docker-fixture.ts';
 import { startOwnEngine } from '../docker/e2e/test-engine.ts';
 import { bringsProgram } from '../fixtures/programs.ts';
-import { cards, cdiSpec, devices, h200, l4, makeNvidiaFolder, migs, nodesOf, secondH200 } from './cards.ts';
+import { type cards, cdiSpec, devices, h200, l4, makeNvidiaFolder, migs, nodesOf, secondH200 } from './cards.ts';
 
 interface Started {
   endpoint: Endpoint;
@@ -117,14 +117,19 @@ describe.each([
     const { devices: listed } = await engine.probe(deadline());
     expect(listed.filter(({ name }) => name.startsWith(l4.model))).toEqual(
       ['0', '1'].map((turn) => ({
-        ...{ kind: 'gpu', id: `${l4.uuid}~${turn}`, name: gpuName, memoryMiB: l4.memoryMiB, share: 0.5 },
-        ...{ slice: 'shared', card: l4.model },
+        kind: 'gpu',
+        id: `${l4.uuid}~${turn}`,
+        name: gpuName,
+        memoryMiB: l4.memoryMiB,
+        share: 0.5,
+        slice: 'shared',
+        card: l4.model,
       })),
     );
     const spec = inTurns.spec({ gpus: 1, gpuName });
     await inTurns.ensure(spec);
-    const stranger = inTurns.spec({ gpus: 1, gpuName });
-    await expect(inTurns.ensure(stranger)).rejects.toMatchObject({ reason: 'gpuBusy' });
+    const foreign = inTurns.spec({ gpus: 1, gpuName });
+    await expect(inTurns.ensure(foreign)).rejects.toMatchObject({ reason: 'gpuBusy' });
     const own = inTurns.spec({ gpus: 1, gpuName, ownerId: spec.ownerId });
     await inTurns.ensure(own);
     for (const { id } of [spec, own]) expect(await lookInside(id)).toEqual(found([l4]));
