@@ -13,7 +13,7 @@
  * The conformance suite (`test/conformance/engine.ts`) checks every engine.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
-import type { CardFinding } from '../domain/regions/card-health.ts';
+import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
@@ -42,6 +42,9 @@ export interface Probe {
     /** Reasons against launches on the card; absent: unknown. */
     findings?: readonly CardFinding[] | undefined;
     /** Absent for whole cards. */
+    /** Of the whole card, held or not; absent: not read here. */
+    uuid?: string | undefined;
+    figures?: CardFigures | undefined;
     slice?: GpuSlice | undefined;
     /** Model of the divided card; absent: unknown. */
     card?: string | undefined;
@@ -208,16 +211,11 @@ export interface UsageOptions {
   sampling?: boolean;
 }
 
-export interface GpuUsage {
+export interface GpuUsage extends CardFigures {
   /** Id among `devices` of the probe; absent: the engine does not know. */
   deviceId?: string | undefined;
   /** The host has lost the card, or taken it from the instance. */
   isTaken?: true | undefined;
-  busyPercent: number | null;
-  memoryUsedBytes: number | null;
-  memoryTotalBytes: number | null;
-  powerMilliwatts: number | null;
-  temperatureCelsius: number | null;
 }
 
 /**

@@ -1,8 +1,9 @@
 /** Acts are done once, for the account that the page shows, and dialogs give the focus back. */
 import { expect, test } from 'vitest';
+import { firstLaunchRequest } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
-import { PASSWORD } from '../fixtures/server-process.ts';
-import { useConsoleServer, visit } from './console-server.ts';
+import { PASSWORD, until } from '../fixtures/server-process.ts';
+import { seriousFindings, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32580-32599');
 const everything = { pager: { currentPage: 1, pageSize: 50 } };
@@ -72,6 +73,74 @@ test('events of a webhook that are set aside are shown, and sent again one or al
     await expect.poll(() => asked).toEqual([{ id: webhook.id, deliveryId: 'msg_3' }, { id: webhook.id }]);
   } finally {
     await context.close();
+  }
+});
+
+test('a GPU shows its readings and holder, and one in quarantine is returned with a reason, by keyboard', async () => {
+  const { admin } = server;
+  const catalog = (await admin.catalog()).instanceInfos.flatMap(({ regionInfos }) => regionInfos);
+  const type = catalog.flatMap(({ instanceTypeInfos }) => instanceTypeInfos).find(({ gpuNum }) => gpuNum === 1);
+  const { instanceTypeId } = type ?? expect.fail('no type with a GPU is offered');
+  const { instanceId } = await admin.launch({
+    ...(await firstLaunchRequest(admin, { name: 'holds' })),
+    instanceTypeId,
+  });
+  const isSampled = ({ regions }: Awaited<ReturnType<typeof admin.fleet>>): boolean =>
+    regions.some(({ gpus }) => gpus.some(({ holder, powerMilliwatts }) => holder && powerMilliwatts !== null));
+  await until(() => admin.fleet(), isSampled);
+  const { context, page } = await visit(server, 'admin');
+  const returned: unknown[] = [];
+  try {
+    await page.route('**/api/admin/fleet', async (route) => {
+      const answer = await (await route.fetch()).json();
+      const sick = answer.regions[0].gpus.find((gpu: { holder: unknown }) => gpu.holder === null);
+      Object.assign(sick, {
+        quarantine: ['xid 79', 'eccUncorrected'],
+        findings: [
+          { reason: 'xid 79', evidence: '100', sinceUnixMs: Date.now() - 60_000 },
+          { reason: 'eccUncorrected', evidence: '4', sinceUnixMs: Date.now() },
+        ],
+      });
+      await route.fulfill({ json: answer });
+    });
+    await page.route('**/api/admin/card/return', async (route) => {
+      returned.push(route.request().postDataJSON());
+      const { regionId, cardId } = route.request().postDataJSON();
+      await route.fulfill({ json: { regionId, cardId, reasons: ['xid 79', 'eccUncorrected'] } });
+    });
+    await page.goto(`${server.server.apiUrl}/operator/fleet`);
+    await page.getByRole('button', { name: /held by holds of admin/ }).focus();
+    await page.keyboard.press('Enter');
+    const panel = page.getByRole('dialog', { name: /^GPU \d+: Simulated GPU/ });
+    await panel.getByText(/^\d+ W$/).waitFor();
+    await panel.getByText(/^\d+ °C$/).waitFor();
+    await panel.getByText(/GB of \d+ GB/).waitFor();
+    await page.reload();
+    await panel.getByRole('link', { name: 'holds' }).waitFor();
+    expect(await seriousFindings(page)).toEqual([]);
+    await panel.getByRole('link', { name: 'holds' }).click();
+    await page.waitForURL(`**/operator/fleet?tab=instances&q=${instanceId}`);
+    await page.goBack();
+    await page.keyboard.press('Escape');
+    await panel.waitFor({ state: 'detached' });
+
+    await page.getByRole('button', { name: /takes no launches/ }).focus();
+    await page.keyboard.press('Enter');
+    await panel.getByText('The driver reported Xid 79').waitFor();
+    await panel.getByText('4 memory errors that ECC did not correct').waitFor();
+    const button = panel.getByRole('button', { name: 'Return the card' });
+    expect(await button.isDisabled()).toBe(true);
+    expect(await seriousFindings(page)).toEqual([]);
+    await panel.getByLabel('Reason').focus();
+    await page.keyboard.type('was reset');
+    await page.keyboard.press('Enter');
+    await page.getByText('The card takes launches again').waitFor();
+    await panel.waitFor({ state: 'detached' });
+    expect(returned).toEqual([{ regionId: expect.any(String), cardId: expect.any(String), reason: 'was reset' }]);
+    expect(await page.evaluate('document.activeElement.textContent')).toMatch(/takes no launches/);
+  } finally {
+    await context.close();
+    await admin.terminate({ instanceId });
   }
 });
 

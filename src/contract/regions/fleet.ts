@@ -1,10 +1,26 @@
 /** The hosts of the operator: capacity, GPUs with their holders, and pools. */
 import { z } from 'zod';
 import { regionDrain, regionEngine } from './catalog.ts';
-import { answer, decimal, empty, flag, id, integer, request, text, unixMs, wholeNumber } from '../common.ts';
+import { gpuSlices } from '../../domain/regions/catalog.ts';
+import {
+  answer,
+  decimal,
+  empty,
+  flag,
+  id,
+  integer,
+  request,
+  text,
+  textOrNull,
+  unixMs,
+  wholeNumber,
+} from '../common.ts';
 import { operatorReadRoute } from '../route.ts';
 
 const numberOrNull = (description: string) => z.number().nullable().describe(description);
+
+const figure = (what: string) =>
+  numberOrNull(`${what}, by the last sample of the holder or reading of the host; null without one`);
 
 const resource = answer(
   'FleetResource',
@@ -26,16 +42,28 @@ const holder = answer(
   },
   'The instance that holds the GPU',
 );
+const finding = answer('GpuFinding', {
+  reason: text('Reason of the quarantine'),
+  evidence: text('Action that the driver asks for, number of errors, or time in the kernel log; may be empty'),
+  sinceUnixMs: unixMs('Start of the quarantine'),
+});
 const gpu = answer('FleetGpu', {
   index: integer('Position among the GPUs of the region, from 0'),
   cardId: text('ID of the GPU'),
+  uuid: textOrNull('UUID of the card; null where its readings are not known'),
   model: text('Model as the engine reports it'),
+  gpuSlice: z.enum(gpuSlices).describe('Kind of the part of a card; absent for whole cards').optional(),
   holder: holder.nullable().describe('The instance that holds the GPU; null: free'),
   holderIsExact: flag(
     'Whether the engine says that this very GPU is held; `false`: one of its model is, and it is drawn here',
   ),
-  busyPercent: numberOrNull('Utilization by the last sample; null without one'),
+  busyPercent: figure('Utilization'),
+  memoryUsedBytes: figure('Used memory in bytes'),
+  memoryTotalBytes: figure('Memory in bytes'),
+  powerMilliwatts: figure('Power in milliwatts'),
+  temperatureCelsius: figure('Temperature in degrees Celsius'),
   quarantine: z.array(z.string()).describe('Reasons for which the GPU takes no launches; empty: it takes them'),
+  findings: z.array(finding).describe('The same reasons with evidence and start'),
 });
 const host = answer('FleetHost', {
   cpuCores: decimal('CPU cores'),

@@ -7,6 +7,15 @@ export interface CardFinding {
   evidence: string;
 }
 
+/** Readings of a card now; null: unknown. */
+export interface CardFigures {
+  busyPercent: number | null;
+  memoryUsedBytes: number | null;
+  memoryTotalBytes: number | null;
+  powerMilliwatts: number | null;
+  temperatureCelsius: number | null;
+}
+
 export interface CardSigns {
   isLost: boolean;
   /** Action for the operator; null: none, or unknown. */

@@ -1,8 +1,11 @@
 /** Which GPUs of a region an instance holds, for operators. */
 
+import type { CardFigures } from './card-health.ts';
+
 export interface Device {
   id: string;
   model: string;
+  figures?: CardFigures | undefined;
 }
 
 export interface GpuHolder {
@@ -15,7 +18,7 @@ export interface GpuHolder {
   /** Model of its type; empty where the engine has one kind. */
   model: string;
   /** An entry for each GPU of the last sample; empty without one. */
-  gpus: readonly { deviceId: string | null; busyPercent: number | null }[];
+  gpus: readonly (CardFigures & { deviceId?: string | undefined })[];
 }
 
 export interface HeldGpu {
@@ -23,7 +26,8 @@ export interface HeldGpu {
   holder: GpuHolder | null;
   /** The engine names this device. */
   isExact: boolean;
-  busyPercent: number | null;
+  /** Of the holder's last sample, else of the probe. */
+  figures: CardFigures | null;
 }
 
 /**
@@ -31,23 +35,23 @@ export interface HeldGpu {
  * A holder that is still starting has no sample, and some engines name no devices.
  */
 export function assignGpus(devices: readonly Device[], holders: readonly GpuHolder[]): HeldGpu[] {
-  const all = devices.map(({ id, model }) => ({
+  const all = devices.map(({ id, model, figures = null }) => ({
     id,
-    held: { model, holder: null, isExact: false, busyPercent: null } as HeldGpu,
+    held: { model, holder: null, isExact: false, figures } as HeldGpu,
   }));
   const byId = new Map(all.map(({ id, held }) => [id, held]));
-  const unnamed: { holder: GpuHolder; busyPercent: number | null }[] = [];
+  const unnamed: { holder: GpuHolder; sample: CardFigures | null }[] = [];
   for (const holder of holders)
     for (let nth = 0; nth < holder.count; nth++) {
-      const { deviceId = null, busyPercent = null } = holder.gpus[nth] ?? {};
-      const held = deviceId === null ? undefined : byId.get(deviceId);
-      if (held?.holder === null) Object.assign(held, { holder, isExact: true, busyPercent });
-      else unnamed.push({ holder, busyPercent });
+      const sample = holder.gpus[nth] ?? null;
+      const held = sample?.deviceId === undefined ? undefined : byId.get(sample.deviceId);
+      if (held?.holder === null) Object.assign(held, { holder, isExact: true, figures: sample });
+      else unnamed.push({ holder, sample });
     }
-  for (const { holder, busyPercent } of unnamed) {
+  for (const { holder, sample } of unnamed) {
     const free = all.filter(({ held }) => held.holder === null);
     const device = free.find(({ held }) => held.model === holder.model) ?? free[0];
-    if (device) Object.assign(device.held, { holder, busyPercent });
+    if (device) Object.assign(device.held, { holder, figures: device.held.figures ?? sample });
   }
   return all.map(({ held }) => held);
 }

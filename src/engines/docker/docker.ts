@@ -210,7 +210,7 @@ async function probeWith({ host, sizes, cards }: ReturnType<typeof wireModules>,
   const probe = await host.probe(signal);
   await sizes.followLxcfs(signal);
   cards.follow((await host.facts(signal)).gpus);
-  return { ...probe, devices: probe.devices.map((one) => ({ ...one, findings: cards.findingsOf(one.id) })) };
+  return { ...probe, devices: cards.read(probe.devices) };
 }
 
 const lacking = (text: string): EngineFault => new EngineFault('rejected', text, { retry: false });

@@ -30,7 +30,10 @@ async function makeSickWorld(store: Store) {
     },
     async shown() {
       const [region] = await world.running.control.fleet.read();
-      return { total: region?.resources.gpus.total, reasons: region?.gpus.map(({ quarantine }) => quarantine) };
+      return {
+        total: region?.resources.gpus.total,
+        reasons: region?.gpus.map(({ quarantine }) => quarantine.map(({ reason }) => reason)),
+      };
     },
     async events() {
       const rows = await store.read

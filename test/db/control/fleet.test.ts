@@ -40,6 +40,27 @@ onBothEngines('the fleet', (open) => {
     expect((pool?.promisedGB ?? 0) + (pool?.freeGB ?? 0)).toBeCloseTo(pool?.totalGB ?? 0);
   });
 
+  test('has the readings of the host for a GPU that nobody holds', async () => {
+    const world = await makeSizedWorld(await open(), machineOf(8, 16, 1), sizes);
+    const { engine } = world.drivers;
+    const probe = engine.probe.bind(engine);
+    const figures = {
+      busyPercent: 7,
+      memoryUsedBytes: 1,
+      memoryTotalBytes: 2,
+      powerMilliwatts: 3,
+      temperatureCelsius: 4,
+    };
+    engine.probe = async (signal) => {
+      const answer = await probe(signal);
+      const devices = answer.devices.map((one) => ({ ...one, figures, uuid: 'GPU-1', slice: 'mig' as const }));
+      return { ...answer, devices };
+    };
+    await world.becomes({});
+    const [region] = await world.running.control.fleet.read();
+    expect(region?.gpus).toMatchObject([{ holder: null, uuid: 'GPU-1', slice: 'mig', figures, quarantine: [] }]);
+  });
+
   test('frees the GPU of a stopped instance, and offers a drained region to nobody', async () => {
     const world = await makeSizedWorld(await open(), machineOf(8, 16, 1), sizes);
     const { fleet, instances, operator } = world.running.control;

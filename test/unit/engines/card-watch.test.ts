@@ -220,6 +220,12 @@ describe('findings about a card', () => {
     await eventually(() => watched.findingsOf('MIG-1') !== undefined);
     expect(watched.findingsOf('MIG-1')).toMatchObject([{ reason: 'gpuNeedsReset' }]);
     expect(watched.usageOf('MIG-1')).toBeUndefined();
+    const devices = ['MIG-1', 'another'].map((id) => ({ kind: 'gpu' as const, name: 'H200', id }));
+    const figures = expect.objectContaining({ busyPercent: expect.any(Number), powerMilliwatts: expect.any(Number) });
+    expect(watched.read(devices)).toEqual([
+      { ...devices[0], uuid: uuid(0), figures, findings: watched.findingsOf('MIG-1') },
+      { ...devices[1], findings: undefined },
+    ]);
     expect(await smi.loops()).toHaveLength(1);
   });
 

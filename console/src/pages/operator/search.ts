@@ -25,9 +25,16 @@ export interface FleetSearch {
   tab?: (typeof fleetTabs)[number];
   q?: string;
   status?: InstanceStatus;
+  /** Open GPU: region, slash, card. */
+  card?: string;
 }
-export const readFleetSearch = ({ tab, q, status }: Given): FleetSearch =>
-  present({ tab: oneOf(tab, fleetTabs.slice(1)), q: textOf(q), status: oneOf(status, instanceStatuses) });
+export const readFleetSearch = ({ tab, q, status, card }: Given): FleetSearch =>
+  present({
+    tab: oneOf(tab, fleetTabs.slice(1)),
+    q: textOf(q),
+    status: oneOf(status, instanceStatuses),
+    card: textOf(card),
+  });
 
 export interface AccountsSearch {
   q?: string;

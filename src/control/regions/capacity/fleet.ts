@@ -3,11 +3,13 @@ import {
   gpuCountOf,
   type Capacity,
   countGpus,
+  type GpuSlice,
   type InstanceType,
   type Region,
 } from '../../../domain/regions/catalog.ts';
 import { BYTES_PER_GB } from '../../../domain/storage/disk.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
+import type { Quarantine } from '../../../domain/regions/card-health.ts';
 import { assignGpus, type GpuHolder, type HeldGpu } from '../../../domain/regions/fleet.ts';
 import type { MetricsSpan } from '../../../domain/compute/metrics.ts';
 import type { Usage } from '../../../engines/contract.ts';
@@ -31,8 +33,11 @@ export interface FleetResource {
 
 export interface FleetGpu extends HeldGpu {
   cardId: string;
+  /** Null: unknown. */
+  uuid: string | null;
+  slice: GpuSlice | undefined;
   /** Reasons for which it takes no launches. */
-  quarantine: string[];
+  quarantine: Quarantine[];
 }
 
 export interface FleetRegion {
@@ -82,9 +87,8 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
     const devices = devicesOf(drivers);
     const sick = (await quarantinesOf(read, regionId)).filter(({ isReturned }) => !isReturned);
     const gpus = assignGpus(devices, holders.map(gpuHolderOf)).map((held, nth): FleetGpu => {
-      const cardId = devices[nth]?.id ?? '';
-      const quarantine = sick.filter((one) => one.cardId === cardId).map(({ reason }) => reason);
-      return { ...held, cardId, quarantine };
+      const { id: cardId = '', uuid = null, slice } = devices[nth] ?? {};
+      return { ...held, cardId, uuid, slice, quarantine: sick.filter((one) => one.cardId === cardId) };
     });
     const hosts = hostsOf(drivers);
     const nodePorts = counted.total.nodePorts - counted.used.nodePorts;
@@ -147,8 +151,10 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
   };
 }
 
-const devicesOf = ({ health: { probe } }: RegionDrivers) =>
-  (probe?.devices ?? []).slice(0, MAX_GPUS).map(({ id, name }) => ({ id, model: name }));
+const devicesOf = ({ health: { probe, answers } }: RegionDrivers) =>
+  (probe?.devices ?? [])
+    .slice(0, MAX_GPUS)
+    .map(({ name, figures, ...one }) => ({ ...one, model: name, figures: answers ? figures : undefined }));
 
 const gpuHolderOf = ({ row, latest }: { row: CapacityHolder; latest: Latest }): GpuHolder => ({
   instanceId: row.id,
@@ -157,7 +163,7 @@ const gpuHolderOf = ({ row, latest }: { row: CapacityHolder; latest: Latest }): 
   ownerName: row.ownerName,
   count: gpuCountOf(row.spec),
   model: row.spec.type.gpuName,
-  gpus: (latest?.usage.gpus ?? []).map(({ deviceId = null, busyPercent }) => ({ deviceId, busyPercent })),
+  gpus: latest?.usage.gpus ?? [],
 });
 
 /** Sums the samples; null without any. A holder without a sample is starting, or unreadable. */

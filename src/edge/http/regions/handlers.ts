@@ -55,10 +55,12 @@ function fleetRegion({
       gpuNum: countGpus(ofHost),
       gpuName: Object.keys(ofHost).join(', '),
     })),
-    gpus: gpus.map(({ cardId, model, holder, isExact, busyPercent, quarantine }, index) => ({
+    gpus: gpus.map(({ cardId, uuid, model, slice, holder, isExact, figures, quarantine }, index) => ({
       index,
       cardId,
+      uuid,
       model,
+      ...(slice === undefined ? {} : { gpuSlice: slice }),
       holder: holder && {
         instanceId: holder.instanceId,
         name: holder.name,
@@ -66,8 +68,13 @@ function fleetRegion({
         username: holder.ownerName,
       },
       holderIsExact: isExact,
-      busyPercent,
-      quarantine,
+      busyPercent: figures?.busyPercent ?? null,
+      memoryUsedBytes: figures?.memoryUsedBytes ?? null,
+      memoryTotalBytes: figures?.memoryTotalBytes ?? null,
+      powerMilliwatts: figures?.powerMilliwatts ?? null,
+      temperatureCelsius: figures?.temperatureCelsius ?? null,
+      quarantine: quarantine.map(({ reason }) => reason),
+      findings: quarantine.map(({ reason, evidence, sinceMs }) => ({ reason, evidence, sinceUnixMs: sinceMs })),
     })),
     pools: pools.map(({ fileSystem, ...pool }) => ({
       name: pool.name,

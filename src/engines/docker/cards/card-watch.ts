@@ -1,7 +1,7 @@
 /** Readings of the host's cards: figures for the usage of instances, and findings about health. */
 import { findingOfXid, findingsOf, type CardFinding } from '../../../domain/regions/card-health.ts';
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
-import type { GpuUsage } from '../../contract.ts';
+import type { GpuUsage, Probe } from '../../contract.ts';
 import type { EngineLog } from '../../engine-log.ts';
 import { UUID } from '../client/cards.ts';
 import { withoutTurn, type HostGpu } from '../client/host-gpus.ts';
@@ -28,6 +28,8 @@ export interface CardWatch {
   follow(gpus: readonly HostGpu[]): void;
   /** Undefined: the card is not read here. */
   usageOf(id: string): GpuUsage | undefined;
+  /** Adds findings, and figures of the whole card, to devices. */
+  read(devices: Probe['devices']): Probe['devices'];
   uuidOf(id: string): string | undefined;
   /** Undefined: unknown. */
   findingsOf(id: string): CardFinding[] | undefined;
@@ -96,6 +98,24 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
 
   const cardOf = (id: string): WatchedCard | undefined => cards.get(uuids.get(id) ?? parts.get(id) ?? '');
 
+  function readingOf(id: string): Pick<Probe['devices'][number], 'uuid' | 'figures'> {
+    const uuid = uuids.get(id) ?? parts.get(id);
+    if (uuid === undefined) return {};
+    const card = cards.get(uuid);
+    return card !== undefined && now() - card.atMs < STALE_MS ? { uuid, figures: card.figures } : { uuid };
+  }
+
+  function findingsOfCard(id: string): CardFinding[] | undefined {
+    const card = cardOf(id);
+    if (card === undefined) return undefined;
+    const nowMs = now();
+    if (nowMs - card.atMs > LOST_MS) note(card, lost);
+    const recent = [...card.found.values()].filter(({ atMs }) => nowMs - atMs < WELL_MS);
+    const ofKernel = [...(xids.get(card.place)?.values() ?? [])].flatMap(findingOfXid);
+    const all = [...ofKernel, ...recent.map(({ finding }) => finding)];
+    return all.length === 0 && nowMs - card.firstMs < WELL_MS ? undefined : all;
+  }
+
   return {
     follow(gpus) {
       // A lost card is not among them, and an instance may have it.
@@ -111,23 +131,10 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
         followKernelLog(onXid, signal, kernelLog),
       ]);
     },
-    usageOf(id) {
-      if (!uuids.has(id)) return undefined;
-      const card = cardOf(id);
-      const isFresh = card !== undefined && now() - card.atMs < STALE_MS;
-      return { deviceId: id, ...(isFresh ? card.figures : unknownFigures) };
-    },
+    read: (devices) => devices.map((one) => ({ ...one, ...readingOf(one.id), findings: findingsOfCard(one.id) })),
+    usageOf: (id) => (uuids.has(id) ? { deviceId: id, ...(readingOf(id).figures ?? unknownFigures) } : undefined),
     uuidOf: (id) => uuids.get(id),
-    findingsOf(id) {
-      const card = cardOf(id);
-      if (card === undefined) return undefined;
-      const nowMs = now();
-      if (nowMs - card.atMs > LOST_MS) note(card, lost);
-      const recent = [...card.found.values()].filter(({ atMs }) => nowMs - atMs < WELL_MS);
-      const ofKernel = [...(xids.get(card.place)?.values() ?? [])].flatMap(findingOfXid);
-      const all = [...ofKernel, ...recent.map(({ finding }) => finding)];
-      return all.length === 0 && nowMs - card.firstMs < WELL_MS ? undefined : all;
-    },
+    findingsOf: findingsOfCard,
     async stop() {
       stopping.abort();
       await watching;

@@ -1,6 +1,5 @@
 /** Readings of cards, from lines of `nvidia-smi --query-gpu`. */
-import type { CardSigns } from '../../../domain/regions/card-health.ts';
-import type { GpuUsage } from '../../contract.ts';
+import type { CardFigures, CardSigns } from '../../../domain/regions/card-health.ts';
 import { UUID } from '../client/cards.ts';
 
 export const readingFields = [
@@ -19,7 +18,7 @@ export interface CardReading extends CardSigns {
   uuid: string | null;
   /** Domain, bus and device, without the function. */
   place: string;
-  figures: Omit<GpuUsage, 'deviceId'>;
+  figures: CardFigures;
 }
 
 const MIB = 1024 * 1024;

@@ -14,11 +14,14 @@ import { disksQuery } from '../disk-use.ts';
 import { useFresh } from '../fresh.ts';
 import { fleetTabs, readFleetSearch, type FleetSearch } from '../search.ts';
 import { AllInstances } from './all-instances.tsx';
-import { fleetQuery, type FleetRegion } from './query.ts';
+import { CardPanel } from './card-panel.tsx';
+import { fleetQuery, type FleetGpu, type FleetRegion } from './query.ts';
 import { RegionCard } from './region-card.tsx';
 
 const route = getRouteApi('/operator/fleet');
 const SHOWN_DISKS = 200;
+
+const nameOf = ({ regionId }: FleetRegion, { cardId }: FleetGpu): string => `${regionId}/${cardId}`;
 
 export function FleetPage() {
   const { fleet } = useTexts();
@@ -46,7 +49,7 @@ export function FleetPage() {
           ))}
         </Tabs.List>
         <Tabs.Panel value="hosts">
-          <Hosts />
+          <Hosts open={search.card} onCard={(card) => change({ card }, card === undefined)} />
         </Tabs.Panel>
         <Tabs.Panel value="instances">
           <AllInstances search={search} change={change} />
@@ -78,16 +81,26 @@ function Summary() {
   );
 }
 
-function Hosts() {
+interface HostsProps {
+  /** GPU in the address. */
+  open: string | undefined;
+  onCard: (card: string | undefined) => void;
+}
+
+function Hosts({ open, onCard }: HostsProps) {
   const { fleet } = useTexts();
   const found = useQuery(fleetQuery);
   if (found.isError) return <Trouble error={found.error} onRetry={() => void found.refetch()} />;
   if (found.data === undefined) return <Loading h={420} label={fleet.title} />;
+  const [shown] = found.data.regions.flatMap((region) =>
+    region.gpus.filter((gpu) => nameOf(region, gpu) === open).map((gpu) => ({ region, gpu })),
+  );
   return (
     <Stack gap="md">
       {found.data.regions.map((region) => (
-        <RegionCard key={region.regionId} region={region} />
+        <RegionCard key={region.regionId} region={region} onCard={(gpu) => onCard(nameOf(region, gpu))} />
       ))}
+      {shown && <CardPanel {...shown} onClose={() => onCard(undefined)} />}
     </Stack>
   );
 }

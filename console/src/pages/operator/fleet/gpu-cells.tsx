@@ -1,17 +1,24 @@
-/** Each GPU as a cell: who holds it, and how busy it is. */
-import { Text, Tooltip } from '@mantine/core';
+/** Each GPU as a cell: who holds it, how busy and well it is. */
+import { Text, Tooltip, UnstyledButton, VisuallyHidden } from '@mantine/core';
 import { useTexts } from '../../../texts/provider.tsx';
 import { useFormat } from '../../../app/format.ts';
 import classes from './fleet.module.css';
 import type { FleetGpu } from './query.ts';
 
-export function GpuCells({ gpus }: { gpus: readonly FleetGpu[] }) {
+interface GpuCellsProps {
+  gpus: readonly FleetGpu[];
+  onOpen: (gpu: FleetGpu) => void;
+}
+
+export function GpuCells({ gpus, onOpen }: GpuCellsProps) {
   const { fleet } = useTexts();
   return (
     <>
       <ul className={classes.gpus} aria-label={fleet.gpus}>
         {gpus.map((gpu) => (
-          <Cell key={gpu.index} gpu={gpu} />
+          <li key={gpu.index}>
+            <Cell gpu={gpu} onOpen={() => onOpen(gpu)} />
+          </li>
         ))}
       </ul>
       {gpus.some(({ holder, holderIsExact }) => holder !== null && !holderIsExact) && (
@@ -23,7 +30,8 @@ export function GpuCells({ gpus }: { gpus: readonly FleetGpu[] }) {
   );
 }
 
-function Cell({ gpu: { index, model, holder, busyPercent, quarantine } }: { gpu: FleetGpu }) {
+function Cell({ gpu, onOpen }: { gpu: FleetGpu; onOpen: () => void }) {
+  const { index, model, holder, busyPercent, quarantine } = gpu;
   const { fleet } = useTexts();
   const { percent } = useFormat();
   const load = busyPercent === null ? null : percent(busyPercent / 100);
@@ -39,12 +47,12 @@ function Cell({ gpu: { index, model, holder, busyPercent, quarantine } }: { gpu:
   ].join(' · ');
   return (
     <Tooltip label={label}>
-      <li
+      <UnstyledButton
         className={classes.gpu}
         data-held={holder !== null || undefined}
         data-sick={quarantine.length > 0 || undefined}
-        tabIndex={0}
-        aria-label={label}
+        aria-haspopup="dialog"
+        onClick={onOpen}
       >
         {/* The load as a column that fills the cell from below. */}
         <svg
@@ -63,7 +71,8 @@ function Cell({ gpu: { index, model, holder, busyPercent, quarantine } }: { gpu:
         <Text span size="xs" truncate className={classes.name}>
           {holder === null ? model : (load ?? holder.name)}
         </Text>
-      </li>
+        <VisuallyHidden>{label}</VisuallyHidden>
+      </UnstyledButton>
     </Tooltip>
   );
 }

@@ -10,11 +10,16 @@ import { useTexts } from '../../../texts/provider.tsx';
 import { CapacityBar } from './capacity-bar.tsx';
 import { DrainModal } from './drain-modal.tsx';
 import { GpuCells } from './gpu-cells.tsx';
-import type { FleetRegion } from './query.ts';
+import type { FleetGpu, FleetRegion } from './query.ts';
 
 const resources = ['cpuCores', 'memoryGB', 'gpuNum', 'nodePorts'] as const;
 
-export function RegionCard({ region }: { region: FleetRegion }) {
+interface RegionCardProps {
+  region: FleetRegion;
+  onCard: (gpu: FleetGpu) => void;
+}
+
+export function RegionCard({ region, onCard }: RegionCardProps) {
   const { fleet, catalog, common } = useTexts();
   const { count, dateTime } = useFormat();
   const [isDraining, setDraining] = useState(false);
@@ -156,7 +161,7 @@ export function RegionCard({ region }: { region: FleetRegion }) {
           {gpus.length > 0 && (
             <>
               <Title order={3}>{fleet.gpus}</Title>
-              <GpuCells gpus={gpus} />
+              <GpuCells gpus={gpus} onOpen={onCard} />
             </>
           )}
         </Stack>
