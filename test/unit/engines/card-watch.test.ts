@@ -203,15 +203,34 @@ describe('findings about a card', () => {
     // The next list of cards does not have it.
     watched.follow([gpuOf(0)]);
     expect(reasonsOf(watched, 1)).toEqual([['gpuLost', '']]);
+    expect([watched.isLost('0'), watched.isLost('1')]).toEqual([false, true]);
+  });
+
+  it('take no card from instances while the driver says nothing of any', async () => {
+    const clock = makeClock();
+    const [smi, watched] = await watch([cardOf(0), cardOf(1)], 2, { now: clock.now });
+    await eventually(() => busyOf(watched, 1) === 0);
+    await smi.show(['Failed to initialize NVML: Driver/library version mismatch']);
+    const isSilent = (nth: number): boolean => reasonsOf(watched, nth)?.[0]?.[0] === 'gpuLost';
+    await eventually(() => {
+      clock.aheadMs += WELL_MS;
+      return isSilent(0) && isSilent(1);
+    });
+    expect([watched.isLost('0'), watched.isLost('1')]).toEqual([false, false]);
   });
 
   it('have a card lost without a handle', async () => {
-    const [smi, watched] = await watch([cardOf(0), cardOf(1)], 2);
+    const clock = makeClock();
+    const [smi, watched] = await watch([cardOf(0), cardOf(1)], 2, { now: clock.now });
     await eventually(() => busyOf(watched, 1) === 0);
     await smi.show(['Unable to determine the device handle for GPU0000:01:00.0: Unknown Error', cardOf(0), cardOf(1)]);
     await eventually(() => reasonsOf(watched, 1) !== undefined);
     expect(reasonsOf(watched, 1)).toEqual([['gpuLost', '']]);
     expect(watched.findingsOf('0')).toBeUndefined();
+    expect(watched.isLost('1')).toBe(false);
+    clock.aheadMs += WELL_MS;
+    await eventually(() => watched.isLost('1'));
+    expect(watched.isLost('0')).toBe(false);
   });
 
   it('are those of the card for each of its parts, which have no figures of their own', async () => {

@@ -25,7 +25,7 @@ const readGpus = (gpuIds: string[], { read, lost }: { read: string[]; lost: stri
   const cards: Deps['cards'] = {
     usageOf: (id) => (read.includes(id) ? { deviceId: id, ...figures } : undefined),
     uuidOf: (id) => id,
-    findingsOf: (id) => (lost.includes(id) ? [{ reason: 'gpuLost', evidence: '' }] : []),
+    isLost: (id) => lost.includes(id),
   };
   const container = {
     exec: () => Promise.reject(new Error('no such program')),

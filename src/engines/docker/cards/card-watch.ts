@@ -20,6 +20,8 @@ interface WatchedCard {
   figures: CardReading['figures'];
   firstMs: number;
   atMs: number;
+  /** Last line that says that the card is lost. */
+  lostAtMs: number;
   found: Map<string, { finding: CardFinding; atMs: number }>;
 }
 
@@ -33,6 +35,11 @@ export interface CardWatch {
   uuidOf(id: string): string | undefined;
   /** Undefined: unknown. */
   findingsOf(id: string): CardFinding[] | undefined;
+  /**
+   * By more than one reading of it, or of the others alone. A driver that says nothing of any card
+   * takes none: programs on them go on, as after an update of its files.
+   */
+  isLost(id: string): boolean;
   stop(): Promise<void>;
 }
 
@@ -65,19 +72,27 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
 
   const lost = findingsOf({ isLost: true, recovery: null, eccUncorrected: null });
 
+  function noteLost(card: WatchedCard | undefined): void {
+    note(card, lost);
+    if (card) card.lostAtMs = now();
+  }
+
   function onLine(line: string, fields: readonly string[]): boolean {
     const place = placeOf(NO_HANDLE.exec(line)?.[1] ?? '');
     if (place !== null) {
       withoutHandle.add(place);
-      note(atPlace(place), lost);
+      noteLost(atPlace(place));
     }
     const reading = parseReading(line, fields);
     if (reading === null) return false;
     const known = reading.uuid === null ? atPlace(reading.place) : cards.get(reading.uuid);
     const atMs = now();
-    const card = known ?? { firstMs: atMs, atMs, found: new Map(), place: reading.place, figures: unknownFigures };
+    const { place: at } = reading;
+    const first = { firstMs: atMs, atMs, lostAtMs: -Infinity, found: new Map(), place: at, figures: unknownFigures };
+    const card: WatchedCard = known ?? first;
     if (reading.uuid !== null) cards.set(reading.uuid, card);
-    if (!reading.isLost) Object.assign(card, { place: reading.place, figures: reading.figures, atMs });
+    if (reading.isLost) noteLost(card);
+    else Object.assign(card, { place: reading.place, figures: reading.figures, atMs });
     note(card, findingsOf(reading));
     return true;
   }
@@ -116,6 +131,14 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     return all.length === 0 && nowMs - card.firstMs < WELL_MS ? undefined : all;
   }
 
+  function isLost(id: string): boolean {
+    const card = cardOf(id);
+    if (card === undefined) return false;
+    const isRead = ({ atMs }: WatchedCard): boolean => now() - atMs < STALE_MS;
+    if (card.lostAtMs - card.atMs > 2 * INTERVAL_MS) return true;
+    return now() - card.atMs > LOST_MS && [...cards.values()].some(isRead);
+  }
+
   return {
     follow(gpus) {
       // A lost card is not among them, and an instance may have it.
@@ -135,6 +158,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     usageOf: (id) => (uuids.has(id) ? { deviceId: id, ...(readingOf(id).figures ?? unknownFigures) } : undefined),
     uuidOf: (id) => uuids.get(id),
     findingsOf: findingsOfCard,
+    isLost,
     async stop() {
       stopping.abort();
       await watching;

@@ -13,7 +13,7 @@ const GPU_DEADLINE_MS = 5_000;
 interface GpuDeps {
   client: DockerClient;
   host: Host;
-  cards: Pick<CardWatch, 'usageOf' | 'uuidOf' | 'findingsOf'>;
+  cards: Pick<CardWatch, 'usageOf' | 'uuidOf' | 'isLost'>;
   cardNodes: Pick<CardNodes, 'of'>;
 }
 
@@ -21,7 +21,7 @@ export type ReadGpus = (run: Run, signal: AbortSignal) => Promise<GpuUsage[] | n
 
 export function makeReadGpus({ client, host, cards, cardNodes }: GpuDeps): ReadGpus {
   async function isTaken(id: string, pid: number, signal: AbortSignal): Promise<boolean> {
-    if (cards.findingsOf(id)?.some(({ reason }) => reason === 'gpuLost')) return true;
+    if (cards.isLost(id)) return true;
     const { nsenter } = await host.facts(signal);
     const node = nsenter === null ? null : await cardNodes.of(cards.uuidOf(id) ?? '');
     return node !== null && (await mayOpen(pid, node)) === false;
