@@ -41,10 +41,10 @@ export interface Probe {
     memoryMiB?: number | null | undefined;
     /** Reasons against launches on the card; absent: unknown. */
     findings?: readonly CardFinding[] | undefined;
-    /** Absent for whole cards. */
-    /** Of the whole card, held or not; absent: not read here. */
+    /** UUID of the whole card, held or not; absent: not read here. */
     uuid?: string | undefined;
     figures?: CardFigures | undefined;
+    /** Absent for whole cards. */
     slice?: GpuSlice | undefined;
     /** Model of the divided card; absent: unknown. */
     card?: string | undefined;

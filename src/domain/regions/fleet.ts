@@ -26,7 +26,7 @@ export interface HeldGpu {
   holder: GpuHolder | null;
   /** The engine names this device. */
   isExact: boolean;
-  /** Of the holder's last sample, else of the probe. */
+  /** Last sample of the holder, else of the probe. */
   figures: CardFigures | null;
 }
 
