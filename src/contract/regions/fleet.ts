@@ -1,6 +1,7 @@
 /** The hosts of the operator: capacity, GPUs with their holders, and pools. */
 import { z } from 'zod';
 import { regionDrain, regionEngine } from './catalog.ts';
+import { slowdowns } from '../../domain/regions/card-health.ts';
 import { gpuSlices } from '../../domain/regions/catalog.ts';
 import {
   answer,
@@ -62,6 +63,9 @@ const gpu = answer('FleetGpu', {
   memoryTotalBytes: figure('Memory in bytes'),
   powerMilliwatts: figure('Power in milliwatts'),
   temperatureCelsius: figure('Temperature in degrees Celsius'),
+  slowedBy: z
+    .array(z.enum(slowdowns))
+    .describe('Reasons for which the card is slower than it could be: heat, the power brake, its power limit'),
   quarantine: z.array(z.string()).describe('Reasons for which the GPU takes no launches; empty: it takes them'),
   findings: z.array(finding).describe('The same reasons with evidence and start'),
 });

@@ -7,8 +7,13 @@ export interface CardFinding {
   evidence: string;
 }
 
+/** Reasons for which a card is slower than it could be. */
+export const slowdowns = ['heat', 'powerBrake', 'powerLimit'] as const;
+export type Slowdown = (typeof slowdowns)[number];
+
 /** Readings of a card now; null: unknown. */
 export interface CardFigures {
+  slowedBy?: readonly Slowdown[] | undefined;
   busyPercent: number | null;
   memoryUsedBytes: number | null;
   memoryTotalBytes: number | null;

@@ -27,6 +27,7 @@ const idle = {
   memoryTotalBytes: 143_771 * MIB,
   powerMilliwatts: 89_790,
   temperatureCelsius: 33,
+  slowedBy: [],
 };
 
 describe('a line of nvidia-smi', () => {
@@ -46,6 +47,14 @@ describe('a line of nvidia-smi', () => {
       temperatureCelsius: null,
       memoryTotalBytes: null,
     });
+  });
+
+  it('says what slows the card', () => {
+    const slowed = (mask: string) => read({ 'clocks_event_reasons.active': mask })?.figures.slowedBy;
+    expect(slowed('0x0000000000000064')).toEqual(['heat', 'powerLimit']);
+    expect(slowed('0x80')).toEqual(['powerBrake']);
+    expect(slowed('0x0000000000000001')).toEqual([]);
+    expect(slowed('[N/A]')).toBeUndefined();
   });
 
   it('says what the driver asks for, and counts errors', () => {

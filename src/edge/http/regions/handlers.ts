@@ -73,6 +73,7 @@ function fleetRegion({
       memoryTotalBytes: figures?.memoryTotalBytes ?? null,
       powerMilliwatts: figures?.powerMilliwatts ?? null,
       temperatureCelsius: figures?.temperatureCelsius ?? null,
+      slowedBy: [...(figures?.slowedBy ?? [])],
       quarantine: quarantine.map(({ reason }) => reason),
       findings: quarantine.map(({ reason, evidence, sinceMs }) => ({ reason, evidence, sinceUnixMs: sinceMs })),
     })),

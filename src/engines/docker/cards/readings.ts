@@ -1,5 +1,5 @@
 /** Readings of cards, from lines of `nvidia-smi --query-gpu`. */
-import type { CardFigures, CardSigns } from '../../../domain/regions/card-health.ts';
+import { slowdowns, type CardFigures, type CardSigns, type Slowdown } from '../../../domain/regions/card-health.ts';
 import { UUID } from '../client/cards.ts';
 
 export const readingFields = [
@@ -12,7 +12,11 @@ export const readingFields = [
   'temperature.gpu',
   'ecc.errors.uncorrected.volatile.total',
   'gpu_recovery_action',
+  'clocks_event_reasons.active',
 ] as const;
+
+/** Bits of NVML's clocks event reasons: thermal slowdowns, power brake, power cap. */
+const slowdownBits: Readonly<Record<Slowdown, number>> = { heat: 0x60, powerBrake: 0x80, powerLimit: 0x4 };
 
 export interface CardReading extends CardSigns {
   uuid: string | null;
@@ -55,6 +59,7 @@ export function parseReading(line: string, fields: readonly string[]): CardReadi
     memoryTotalBytes: figure('memory.total', MIB),
     powerMilliwatts: figure('power.draw', 1_000),
     temperatureCelsius: figure('temperature.gpu', 1),
+    ...slowedBy(cell('clocks_event_reasons.active')),
   };
   const { busyPercent, memoryUsedBytes, temperatureCelsius } = figures;
   const isMute = busyPercent === null && memoryUsedBytes === null && temperatureCelsius === null;
@@ -66,4 +71,11 @@ export function parseReading(line: string, fields: readonly string[]): CardReadi
     recovery: /^(?:|None|\[.*\])$/.test(cell('gpu_recovery_action')) ? null : cell('gpu_recovery_action'),
     eccUncorrected: figure('ecc.errors.uncorrected.volatile.total', 1),
   };
+}
+
+/** Empty where the driver does not say. */
+function slowedBy(mask: string): Pick<CardFigures, 'slowedBy'> {
+  if (!/^0x[0-9a-f]{1,16}$/i.test(mask)) return {};
+  const low = Number.parseInt(mask.slice(-8).replace('x', ''), 16);
+  return { slowedBy: slowdowns.filter((reason) => (low & slowdownBits[reason]) !== 0) };
 }

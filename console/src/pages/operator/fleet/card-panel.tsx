@@ -84,7 +84,7 @@ function CardFacts({ gpu }: { gpu: FleetGpu }) {
   const { percent, count } = useFormat();
   const { isAdmin } = useSession();
   const { busyPercent, memoryUsedBytes: used, memoryTotalBytes: total, powerMilliwatts, temperatureCelsius } = gpu;
-  const { cardId, uuid, holder, gpuSlice } = gpu;
+  const { cardId, uuid, holder, gpuSlice, slowedBy } = gpu;
   const known = (value: number | null, text: (value: number) => string): string =>
     value === null ? fleet.unknown : text(value);
   const facts: (readonly [string, ReactNode])[] = [
@@ -100,6 +100,9 @@ function CardFacts({ gpu }: { gpu: FleetGpu }) {
     ],
     [fleet.cardFacts.power, known(powerMilliwatts, (value) => `${count(Math.round(value / 1_000))} W`)],
     [fleet.cardFacts.temperature, known(temperatureCelsius, (value) => `${count(value)} °C`)],
+    ...(slowedBy.length === 0
+      ? []
+      : [[fleet.cardFacts.slowed, slowedBy.map((reason) => fleet.slowdowns[reason]).join(', ')] as const]),
     [
       fleet.cardFacts.holder,
       holder === null ? (
