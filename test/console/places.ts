@@ -31,6 +31,7 @@ export const places: Readonly<Record<string, (ids: PlaceIds) => string>> = {
   settings: () => '/settings',
   welcome: () => '/welcome',
   fleet: () => '/operator/fleet',
+  'use of the fleet': () => '/operator/fleet?tab=use',
   accounts: () => '/operator/accounts',
   account: ({ account }) => `/operator/accounts/${account}`,
   catalog: () => '/operator/catalog',

@@ -33,6 +33,7 @@ const addresses: readonly [string, () => string][] = [
   ['webhooks', () => '/access?tab=webhooks'],
   ['activity of volumes', () => '/activity?kind=volume'],
   ['the third first step', () => '/welcome?step=prices'],
+  ['use of two weeks', () => '/operator/fleet?tab=use&range=weeks'],
   ['all instances', () => '/operator/fleet?tab=instances&q=seen'],
   ['accounts by disk use', () => '/operator/accounts?by=disk'],
   ['money of an account', () => `/operator/accounts/${ids.account}?tab=money`],

@@ -52,6 +52,7 @@ function formatsIn(language: Language, texts: Texts) {
   const clock = time(toTheMinute);
   const second = time({ ...toTheMinute, second: '2-digit', hourCycle: 'h23' });
   const day = time({ month: 'short', day: 'numeric', ...toTheMinute });
+  const date = time({ month: 'short', day: 'numeric' });
   const unit = (count: number, name: string) =>
     new Intl.NumberFormat(language, { style: 'unit', unit: name, unitDisplay: 'short' }).format(count);
 
@@ -82,6 +83,7 @@ function formatsIn(language: Language, texts: Texts) {
     /** The clock today, else with the day. */
     moment: (atMs: number): string =>
       new Date(atMs).toDateString() === new Date().toDateString() ? clock().format(atMs) : day().format(atMs),
+    date: (atMs: number): string => date().format(atMs),
     /** How long money lasts until a time. */
     lasting: (untilMs: number | null): string => {
       const ms = untilMs === null ? Infinity : untilMs - Date.now();

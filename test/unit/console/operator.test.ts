@@ -1,7 +1,7 @@
 /**
  * Decisions of the operators' pages: findings, disk use, prices to come, and what addresses hold.
  */
-import { expect, test } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { accountIdOf } from '../../../console/src/pages/operator/audit/account-id.ts';
 import { localTimeOf, timeOfLocal } from '../../../console/src/pages/operator/audit/local-time.ts';
 import {
@@ -18,6 +18,7 @@ import {
 } from '../../../console/src/pages/operator/catalog/price-plan.ts';
 import { accountsByUse, type DiskItem } from '../../../console/src/pages/operator/disk-use.ts';
 import { linesOfRanges, rangesOf } from '../../../console/src/pages/operator/egress-lines.ts';
+import { chartsOfRegion } from '../../../console/src/pages/operator/fleet/use-charts.ts';
 import { findingsOf, type HealthFacts } from '../../../console/src/pages/operator/health/findings.ts';
 import {
   readAccountsSearch,
@@ -235,4 +236,38 @@ test('finds the account of a filter by its whole name, or takes an ID', () => {
   expect(accountIdOf('ann', accounts)).toBeNull();
   const id = '0b8e4f6a-3c52-4d0c-9a3e-5f1f6f0a7c11';
   expect(accountIdOf(id, [])).toBe(id);
+});
+
+describe('the charts of a region', () => {
+  const DAY = 86_400_000;
+  const none = { total: 0, promised: 0, used: 0 };
+  const step = (atUnixMs: number, gpuNum: { total: number; promised: number; used: number | null }) => ({
+    atUnixMs,
+    gpuNum,
+    cpuCores: { total: 10, promised: 5, used: null },
+    memoryGB: none,
+    diskGB: none,
+  });
+  const history = {
+    stepSeconds: 21_600,
+    steps: [step(0, { total: 4, promised: 1, used: 0 }), step(DAY / 2, { total: 4, promised: 3, used: null })],
+  };
+  const charts = chartsOfRegion(history, { fromMs: 1, toMs: DAY });
+
+  it('leave a gap where nothing is stored, and leave out what the region never had', () => {
+    expect(charts.map(({ name }) => name)).toEqual(['gpuNum', 'cpuCores']);
+    expect(charts[0]?.facts).toMatchObject({
+      times: [0, 21_600, 43_200, 64_800],
+      lines: [
+        [1, null, 3, null],
+        [0, null, null, null],
+      ],
+      limits: [4, null, 4, null],
+    });
+  });
+
+  it('say the mean and the most of the capacity', () => {
+    expect(charts[0]).toMatchObject({ promised: { mean: 0.5, most: 0.75 }, used: 0, now: { promised: 3 } });
+    expect(charts[1]?.used).toBeNull();
+  });
 });

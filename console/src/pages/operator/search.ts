@@ -20,19 +20,23 @@ const present = <Search extends object>(search: Search): Search => {
   return search;
 };
 
-export const fleetTabs = ['hosts', 'instances', 'disks'] as const;
+export const fleetTabs = ['hosts', 'use', 'instances', 'disks'] as const;
+export const historyRanges = ['day', 'weeks', 'quarter'] as const;
 export interface FleetSearch {
   tab?: (typeof fleetTabs)[number];
   q?: string;
   status?: InstanceStatus;
+  /** Time of the charts of use. */
+  range?: (typeof historyRanges)[number];
   /** Open GPU: region, slash, card. */
   card?: string;
 }
-export const readFleetSearch = ({ tab, q, status, card }: Given): FleetSearch =>
+export const readFleetSearch = ({ tab, q, status, range, card }: Given): FleetSearch =>
   present({
     tab: oneOf(tab, fleetTabs.slice(1)),
     q: textOf(q),
     status: oneOf(status, instanceStatuses),
+    range: oneOf(range, historyRanges.slice(1)),
     card: textOf(card),
   });
 

@@ -7,7 +7,7 @@ interface Sums {
 
 export const fleet = {
   title: 'Fleet',
-  tabs: { hosts: 'Regions and hosts', instances: 'All instances', disks: 'Disk use' },
+  tabs: { hosts: 'Regions and hosts', use: 'Use over time', instances: 'All instances', disks: 'Disk use' },
   summary: ({ holding, waiting, gpusHeld, gpus }: Sums) =>
     [
       `${holding === 1 ? '1 instance holds' : `${holding} instances hold`} capacity`,
@@ -46,6 +46,15 @@ export const fleet = {
     holder: 'Holder',
   },
   slowdowns: { heat: 'heat', powerBrake: 'the power brake', powerLimit: 'its power limit' },
+  range: 'Time',
+  ranges: { day: 'A day', weeks: 'Two weeks', quarter: '90 days' },
+  chartNames: { gpuNum: 'GPUs', cpuCores: 'CPU cores', memoryGB: 'Memory in GB', diskGB: 'Disks in GB' },
+  promisedNow: (amount: string) => `promised ${amount}`,
+  usedNow: (amount: string) => `used ${amount}`,
+  capacityNow: (amount: string) => `capacity ${amount}`,
+  useShare: (promised: string, most: string, used: string) =>
+    `Promised ${promised} of the capacity on average, ${most} at most; ${used} used on average.`,
+  noUse: 'Nothing is stored of this time. A point comes every five minutes.',
   of: (part: string, all: string) => `${part} of ${all}`,
   unknown: 'not known',
   ofWholeCard: 'This is a part of a card: readings of the host are those of the whole card.',

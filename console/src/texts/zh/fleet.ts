@@ -2,7 +2,7 @@ import type { Texts } from '../en/index.ts';
 
 export const fleet: Texts['fleet'] = {
   title: '主机',
-  tabs: { hosts: '区域与主机', instances: '所有实例', disks: '磁盘用量' },
+  tabs: { hosts: '区域与主机', use: '历史用量', instances: '所有实例', disks: '磁盘用量' },
   summary: ({ holding, waiting, gpusHeld, gpus }) =>
     [
       `${holding} 个实例占用容量`,
@@ -40,6 +40,14 @@ export const fleet: Texts['fleet'] = {
     holder: '占用者',
   },
   slowdowns: { heat: '过热', powerBrake: '功率制动', powerLimit: '功率上限' },
+  range: '时间',
+  ranges: { day: '一天', weeks: '两周', quarter: '90 天' },
+  chartNames: { gpuNum: 'GPU', cpuCores: 'CPU 核心', memoryGB: '内存（GB）', diskGB: '磁盘（GB）' },
+  promisedNow: (amount) => `已分配 ${amount}`,
+  usedNow: (amount) => `使用 ${amount}`,
+  capacityNow: (amount) => `容量 ${amount}`,
+  useShare: (promised, most, used) => `平均分配容量的 ${promised}，最多 ${most}；平均使用 ${used}。`,
+  noUse: '这段时间没有记录。每五分钟记录一次。',
   of: (part, all) => `${part} / ${all}`,
   unknown: '未知',
   ofWholeCard: '这是显卡的一部分：主机读数为整卡读数。',

@@ -17,6 +17,7 @@ import { AllInstances } from './all-instances.tsx';
 import { CardPanel } from './card-panel.tsx';
 import { fleetQuery, type FleetGpu, type FleetRegion } from './query.ts';
 import { RegionCard } from './region-card.tsx';
+import { UseOverTime } from './use-over-time.tsx';
 
 const route = getRouteApi('/operator/fleet');
 const SHOWN_DISKS = 200;
@@ -50,6 +51,9 @@ export function FleetPage() {
         </Tabs.List>
         <Tabs.Panel value="hosts">
           <Hosts open={search.card} onCard={(card) => change({ card }, card === undefined)} />
+        </Tabs.Panel>
+        <Tabs.Panel value="use">
+          <UseOverTime range={search.range ?? 'day'} onRange={(range) => change({ range })} />
         </Tabs.Panel>
         <Tabs.Panel value="instances">
           <AllInstances search={search} change={change} />

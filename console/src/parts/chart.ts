@@ -1,17 +1,14 @@
 /** A chart on a canvas. Loaded when shown. */
 import 'uplot/dist/uPlot.min.css';
 import uPlot from 'uplot';
+import type { ChartFacts } from './chart-facts.ts';
 
-export interface ChartView {
-  times: readonly number[];
+export interface ChartView extends Omit<ChartFacts, 'lines'> {
   lines: readonly { values: readonly (number | null)[]; color: string }[];
-  limit: number | null;
-  fromS: number;
-  toS: number;
   format: (value: number) => string;
   formatTime: (seconds: number) => string;
-  /** Amounts of memory: whole GB on the axis. */
-  isBinary: boolean;
+  /** Ticks of the axis. */
+  formatTick: (seconds: number) => string;
   colors: { text: string; grid: string; limit: string };
 }
 
@@ -26,11 +23,12 @@ export interface Chart {
   destroy(): void;
 }
 
-const mostOf = (lines: ChartView['lines']): number =>
+const mostOf = (lines: readonly { values: readonly (number | null)[] }[]): number =>
   lines.reduce((most, { values }) => values.reduce<number>((high, value) => Math.max(high, value ?? 0), most), 0);
 
 export function drawChart(box: HTMLElement, view: ChartView): Chart {
-  const { times, lines, limit, fromS, toS, format, formatTime, isBinary, colors } = view;
+  const { times, lines, limits, fromS, toS, format, formatTime, formatTick, isBinary, colors } = view;
+  const limit = limits === null ? null : mostOf([{ values: limits }]);
   const most = mostOf(lines);
   const showsLimit = limit !== null && most >= limit * LIMIT_SHARE;
   const top = Math.max(most * 1.1, showsLimit ? limit * 1.05 : 0) || (limit ?? 1);
@@ -40,7 +38,7 @@ export function drawChart(box: HTMLElement, view: ChartView): Chart {
     ticks: { show: false },
     font: '11px system-ui',
   };
-  const dashed = limit === null ? [] : [times.map(() => limit)];
+  const dashed = limits === null ? [] : [[...limits]];
   const chart = new uPlot(
     {
       width: box.clientWidth || 300,
@@ -49,7 +47,7 @@ export function drawChart(box: HTMLElement, view: ChartView): Chart {
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { x: { time: true, range: [fromS, toS] }, y: { range: [0, top] } },
       axes: [
-        { ...axis, values: (_, splits) => splits.map(formatTime), space: 70, size: 28 },
+        { ...axis, values: (_, splits) => splits.map(formatTick), space: 70, size: 28 },
         {
           ...axis,
           values: (_, splits) => splits.map(format),
