@@ -157,8 +157,8 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const reports = makeReportQueue();
   mountJsonRoutes(app, { handlers, reports, authorize, authenticate, ownOrigins, log, slowMs });
   mountStreams(app, options, { reports, authorize, slowSenders, recordRequest });
-  if (consoleFiles) mountConsole(app, consoleFiles);
-  mountServerPages(app, { ...options, hasConsole: consoleFiles !== null });
+  if (consoleFiles) mountConsole(app, consoleFiles, rates);
+  mountServerPages(app, { ...options, rates, hasConsole: consoleFiles !== null });
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);

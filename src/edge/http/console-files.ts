@@ -10,6 +10,7 @@ import { consolePlaces, isConsolePath } from '../../contract/console-places.ts';
 import { accepts } from './compression.ts';
 import { HTML_TYPE } from './html.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
+import { costOfFile, type RequestRates } from './request-rates.ts';
 
 /** Folder of files whose names change with their content. */
 const HASHED = 'console-assets';
@@ -69,7 +70,11 @@ export function readConsole(folder: string): ConsoleFiles | null {
 export const isOfConsole = ({ files }: ConsoleFiles, at: string): boolean =>
   isConsolePath(at) || files.has(at.slice(1));
 
-export function mountConsole(app: FastifyInstance, { page, files }: ConsoleFiles): void {
+export function mountConsole(
+  app: FastifyInstance,
+  { page, files }: ConsoleFiles,
+  rates: Pick<RequestRates, 'takeOfAddress'>,
+): void {
   const sendPage = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const nonce = randomBytes(16).toString('base64');
     return (
@@ -86,7 +91,11 @@ export function mountConsole(app: FastifyInstance, { page, files }: ConsoleFiles
     app.get(`/${place}`, sendPage);
     app.get(`/${place}/*`, sendPage);
   }
-  for (const [name, file] of files) app.get(`/${name}`, (request, reply) => sendFile(file, request, reply));
+  for (const [name, file] of files)
+    app.get(`/${name}`, async (request, reply) => {
+      rates.takeOfAddress(request.ip, reply, costOfFile(file.plain.length));
+      return sendFile(file, request, reply);
+    });
 }
 
 function sendFile(

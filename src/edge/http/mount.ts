@@ -113,11 +113,10 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
     name: Name,
     run: (caller: Caller, input: HandlerInput<Name>) => Promise<unknown>,
   ): void => {
-    const waits = isReport(name);
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
       const answer = () => run(caller, input);
-      return waits ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
+      return isReport(name, input) ? deps.reports.run(caller.accountId, (runStep) => runStep(answer)) : answer();
     });
   };
   const mountOfRequest = <Name extends keyof Handlers['ofRequest']>(name: Name): void =>

@@ -7,8 +7,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
-import { routeOf, type RouteName } from '../../contract/routes.ts';
+import { routeNames, routeOf, type RouteName } from '../../contract/routes.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { isObject } from './schema-shape.ts';
 
 const AT_ONCE = 4;
 const PER_ACCOUNT = 1;
@@ -34,8 +35,13 @@ const others: ReadonlySet<RouteName> = new Set<RouteName>([
   'fleet',
 ]);
 
-export const isReport = (name: RouteName): boolean =>
-  others.has(name) || (routeOf(name).reads && routeOf(name).path.startsWith('/billing/'));
+const reports: ReadonlySet<RouteName> = new Set(
+  routeNames.filter((name) => others.has(name) || (routeOf(name).reads && routeOf(name).path.startsWith('/billing/'))),
+);
+
+/** Logs of engines are none: one that does not answer would keep an account from its reports. */
+export const isReport = (name: RouteName, { body }: { body: unknown }): boolean =>
+  reports.has(name) || (name === 'logs' && isObject(body) && body['source'] === 'events');
 
 /** Runs one step of a report when its account has its turn. */
 export type RunStep = <T>(step: () => Promise<T>) => Promise<T>;

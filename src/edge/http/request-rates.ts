@@ -44,6 +44,10 @@ const KIB = 1024;
 /** Requests that a body counts as, besides its own. */
 export const costOfBody = (bytes: number): number => Math.floor(bytes / KIB);
 
+const FILE_BYTES_OF_REQUEST = 64 * KIB;
+/** Requests that a page or file that anybody reads counts as, besides its own. */
+export const costOfFile = (bytes: number): number => Math.floor(bytes / FILE_BYTES_OF_REQUEST);
+
 /** Rows that the request itself pays for: a page of a hundred, with the rows that it names. */
 const FREE_ROWS = 300;
 const ROWS_OF_REQUEST = 25;

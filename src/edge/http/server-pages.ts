@@ -12,6 +12,7 @@ import { encodeBody } from './compression.ts';
 import { matchesEtagWeakly } from './conditions.ts';
 import { escaped, HTML_TYPE } from './html.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
+import { costOfFile, type RequestRates } from './request-rates.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { errorKinds } from './status.ts';
 
@@ -21,6 +22,7 @@ interface ServerPageDeps {
   gatewayOrigin: string;
   /** The console answers `/`. */
   hasConsole: boolean;
+  rates: Pick<RequestRates, 'takeOfAddress'>;
 }
 
 /** Bodies by path. The outer function runs at the mount, the inner one at each request. */
@@ -52,7 +54,7 @@ export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): vo
   mountDocument(app, deps);
 }
 
-function mountDocument(app: FastifyInstance, { version }: ServerPageDeps): void {
+function mountDocument(app: FastifyInstance, { version, rates }: ServerPageDeps): void {
   let built: { bytes: Buffer; etag: string } | undefined;
   // The build at the first request does not delay the start.
   const build = (): { bytes: Buffer; etag: string } => {
@@ -66,6 +68,7 @@ function mountDocument(app: FastifyInstance, { version }: ServerPageDeps): void 
     addVary(reply, 'Accept-Encoding');
     const { 'if-none-match': known } = request.headers;
     if (known !== undefined && matchesEtagWeakly(known, etag)) return reply.code(304).send();
+    rates.takeOfAddress(request.ip, reply, costOfFile(bytes.length));
     return encodeBody(request, reply, bytes);
   });
 }

@@ -124,6 +124,19 @@ test('takes a KiB of a body as a request more, of the account or of the address'
   expect(await left(3_900, '/user/login')).toBeLessThanOrEqual(before - 3);
 });
 
+test('takes 64 KiB of a file that anybody reads as a request more of the address', async () => {
+  const api = await start(1_000, { addressRate: 5 });
+  const read = (headers = {}) => api.send('/api/openapi.json', { method: 'GET', headers });
+  const first = await read();
+  const cost = 1 + Math.floor(Buffer.byteLength(first.text) / 65_536);
+  expect(cost).toBeGreaterThan(3);
+  expect(first.headers.ratelimit).toContain(`;r=${50 - cost};`);
+  const known = await read({ 'if-none-match': String(first.headers.etag) });
+  expect(known).toMatchObject({ status: 304, headers: { ratelimit: expect.stringContaining(`;r=${49 - cost};`) } });
+  const statuses = await Promise.all(Array.from({ length: 50 }, async () => (await read()).status));
+  expect(statuses).toContain(429);
+});
+
 test('takes the bytes of a body that is refused, too', async () => {
   const api = await start(100);
   const left = async (body: string, status: number) => {
