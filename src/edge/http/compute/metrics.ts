@@ -48,7 +48,10 @@ function nowOf({ now, cpuLimitMilli, gpuCount }: InstanceMetrics): MetricsAnswer
     cpuLimitMilli,
     memoryLimitBytes,
     processLimit,
-    gpus: gpuCount === 0 ? [] : (gpus?.map(({ deviceId: _device, isTaken: _taken, slowedBy: _slowed, ...figures }) => figures) ?? null),
+    gpus:
+      gpuCount === 0
+        ? []
+        : (gpus?.map(({ deviceId: _device, isTaken: _taken, slowedBy: _slowed, ...figures }) => figures) ?? null),
   };
 }
 
