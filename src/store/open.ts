@@ -14,6 +14,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0004-quarantine'),
   fromFiles('0005-region-use'),
   fromFiles('0006-gpu-shares'),
+  fromFiles('0007-gpu-use'),
 ];
 
 export async function openStore(options: {

@@ -47,6 +47,9 @@ function formatsIn(language: Language, texts: Texts) {
   const large = number({ ...dollars, notation: 'compact', maximumFractionDigits: 1 });
   const percent = number({ style: 'percent', maximumFractionDigits: 0 });
   const plain = number({});
+  const inHours = { style: 'unit', unit: 'hour', unitDisplay: 'short' } as const;
+  const fewHours = number({ ...inHours, maximumFractionDigits: 1 });
+  const manyHours = number({ ...inHours, maximumFractionDigits: 0 });
   const relative = lazily(() => new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' }));
   const dateTime = time({ dateStyle: 'medium', timeStyle: 'medium' });
   const clock = time(toTheMinute);
@@ -90,6 +93,8 @@ function formatsIn(language: Language, texts: Texts) {
       return ms > YEARS ? texts.common.forever : duration(Math.max(0, ms));
     },
     percent: (share: number): string => percent().format(share),
+    /** One decimal below ten. */
+    hours: (count: number): string => (count < 10 ? fewHours() : manyHours()).format(count),
     count: (value: number): string => plain().format(value),
     /** Disk space in the GB of the API; below one in MB, so that little is not nothing. */
     size: (gb: number): string => {

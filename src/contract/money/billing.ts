@@ -144,11 +144,14 @@ const month = z
 const GROUPS = new RegExp(`^(resource|meter|type|label:${labelKeyPattern.slice(1, -1)})$`);
 const lastMs = wholeNumber(0, 8_640_000_000_000);
 
-export const usageRequest = request('UsageRequest', {
-  pager: pagerRequest.describe('Page to return'),
+const spans = {
   fromUnixMs: lastMs.describe('Start of the range, Unix milliseconds; the first span contains it'),
   untilUnixMs: lastMs.describe('End of the range, Unix milliseconds'),
   by: z.enum(bucketUnits).describe('Length of the spans'),
+};
+export const usageRequest = request('UsageRequest', {
+  pager: pagerRequest.describe('Page to return'),
+  ...spans,
   groupBy: z
     .string()
     .regex(GROUPS, { error: 'must be "resource", "meter", "type", or "label:" and the key of a label' })
@@ -202,6 +205,24 @@ const usageRow = answer(
 export const usageAnswer = answer('UsageAnswer', {
   rows: z.array(usageRow).describe('Rows, oldest span first'),
   pager: pagerAnswer.describe('Page, and the number of rows'),
+});
+
+export const gpuUseRequest = request('GpuUseRequest', { ...spans, timeZone });
+const hours = (description: string) => decimal(`Hours of one GPU ${description}; a part of a card counts as its share`);
+const gpuUseSpan = answer(
+  'GpuUseSpan',
+  {
+    fromUnixMs: unixMs('Start of the span'),
+    untilUnixMs: unixMs('End of the span'),
+    heldHours: hours('that running instances held'),
+    measuredHours: hours('of it with known utilization'),
+    busyHours: z.number().nullable().describe('Utilization × measured hours; null: nothing was measured'),
+    busyShare: z.number().nullable().describe('`busyHours` by `measuredHours`; null: nothing was measured'),
+  },
+  'GPU time of the account in a span',
+);
+export const gpuUseAnswer = answer('GpuUseAnswer', {
+  spans: z.array(gpuUseSpan).describe('All spans of the range, oldest first'),
 });
 
 export const statementRequest = request('StatementRequest', {
@@ -292,6 +313,10 @@ export const bookRoutes = {
   usage: readRoute('/billing/usage', usageRequest, usageAnswer, {
     compressed: true,
     summary: "Return time and cost of the caller's usage by hour, day, week or month",
+  }),
+  gpuUse: readRoute('/billing/gpu/use', gpuUseRequest, gpuUseAnswer, {
+    compressed: true,
+    summary: "Return the GPU time that the caller's instances held, and how much of it was busy",
   }),
   statement: readRoute('/billing/statement', statementRequest, statementAnswer, {
     compressed: true,

@@ -7,9 +7,12 @@ import { countPeriods, type Fact, type MoneyRow, type TimeRow } from '../../stor
 import { describe, report, type ReportDeps, type ReportRow } from './report.ts';
 import type { Caller, Pager } from '../kernel/ports.ts';
 
-export interface UsageRequest extends TimeSpan {
+export interface SpansRequest extends TimeSpan {
   by: BucketUnit;
   timeZone: string;
+}
+
+export interface UsageRequest extends SpansRequest {
   /** `label:KEY` too. */
   groupBy: string;
 }
@@ -32,10 +35,8 @@ const LABEL = 'label:';
 export function makeUsage(deps: ReportDeps): Usage {
   return {
     async rows({ accountId }, request, { currentPage, pageSize }) {
-      const buckets = bucketsOf(request, { ...request, limit: MAX_BUCKETS });
-      const [first, last] = [buckets[0], buckets.at(-1)];
-      if (buckets.length > MAX_BUCKETS || !first || !last) throw tooLong(request);
-      const span = { fromMs: first.fromMs, untilMs: last.untilMs };
+      const buckets = spansOf(request);
+      const span = { fromMs: buckets[0].fromMs, untilMs: (buckets.at(-1) ?? buckets[0]).untilMs };
       if ((await countPeriods(deps.store.read, accountId, span, MAX_PERIODS + 1)) > MAX_PERIODS) throw tooManyPeriods();
       const { by, groupOf } = groupings(request.groupBy);
       const isByResource = by.includes('subjectId');
@@ -99,11 +100,16 @@ const tooManyPeriods = (): Refusal =>
     `the range has more than ${MAX_PERIODS} usage periods: send a shorter one, or read GET /api/billing/statement.csv, which has no limit`,
   );
 
-const tooLong = ({ by }: UsageRequest): Refusal =>
-  new Refusal(
-    'field_value',
-    `the range has more than ${MAX_BUCKETS} spans by ${by}: send a shorter one, or a longer "by"`,
-  );
+/** Throws `field_value` for too many spans. */
+export function spansOf(request: SpansRequest): [TimeSpan, ...TimeSpan[]] {
+  const [first, ...rest] = bucketsOf(request, { ...request, limit: MAX_BUCKETS });
+  if (!first || rest.length >= MAX_BUCKETS)
+    throw new Refusal(
+      'field_value',
+      `the range has more than ${MAX_BUCKETS} spans by ${request.by}: send a shorter one, or a longer "by"`,
+    );
+  return [first, ...rest];
+}
 
 const tooManyRows = ({ groupBy }: UsageRequest): Refusal =>
   new Refusal(

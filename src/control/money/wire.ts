@@ -9,6 +9,7 @@ import { makeCredits, type Credits } from './credits.ts';
 import { makeChargeExports, type ChargeExports } from './focus-charges.ts';
 import { makeFollowBudgets } from './follow-budgets.ts';
 import { makeFollowMoney } from './follow-money.ts';
+import { makeGpuUse, type GpuUse } from './gpu-use.ts';
 import { makeMetering } from './metering.ts';
 import { makePayments, type Payments } from './payments.ts';
 import { makeRenewPaidTime } from './renew-paid-time.ts';
@@ -32,6 +33,7 @@ export interface MoneyUseCases {
   chargeExports: ChargeExports;
   payments: Payments;
   usage: Usage;
+  gpuUse: GpuUse;
   statements: Statements;
   budgets: Budgets;
   credits: Credits;
@@ -47,6 +49,7 @@ export function wireMoney(parts: Kernel & MoneyOptions) {
     chargeExports: makeChargeExports(deps),
     payments: makePayments({ ...deps, readStripe }),
     usage: makeUsage(deps),
+    gpuUse: makeGpuUse(deps),
     statements: makeStatements(deps),
     budgets: makeBudgets(deps),
     credits: makeCredits(deps),

@@ -22,6 +22,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   entry: 'books',
   event: 'expires',
   gatewayGrant: 'expires',
+  gpuUse: 'expires',
   idempotency: 'expires',
   identity: 'living',
   image: 'living',

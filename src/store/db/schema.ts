@@ -362,6 +362,15 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
+/** `GpuTime` of an account in an hour. */
+export interface GpuUseTable {
+  accountId: string;
+  atMs: number;
+  heldMs: number;
+  measuredMs: number;
+  busyMs: number;
+}
+
 export interface RegionUseTable {
   regionId: string;
   /** Start of the five minutes. */
@@ -387,6 +396,7 @@ export interface QuarantineTable {
 export interface Schema extends AccountSchema, AuditSchema, BillingSchema, WebhookSchema {
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
+  gpuUse: GpuUseTable;
   setting: SettingTable;
   dueAct: DueActTable;
   region: RegionTable;

@@ -11,6 +11,7 @@ export const accountTables = [
   ['label', 'ownerId'],
   ['portShare', 'accountId'],
   ['gatewayGrant', 'accountId'],
+  ['gpuUse', 'accountId'],
   ['instance', 'ownerId'],
   ['volume', 'ownerId'],
   ['snapshot', 'ownerId'],

@@ -1,5 +1,6 @@
 /** Instances that periodic tasks look for, by indexes that skip rows at rest. */
 import { sql } from 'kysely';
+import { gpuCountOf } from '../../domain/regions/catalog.ts';
 import { parseJson } from '../db/columns.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { InstanceRow } from './instance-columns.ts';
@@ -132,6 +133,15 @@ export async function releasedAmong(db: Db, ids: readonly string[]): Promise<str
 export async function idsWithNodePorts(db: Db, afterId: string, limit: number): Promise<string[]> {
   const withPorts = db.selectFrom('nodePort').select('instanceId as id').where('instanceId', '>', afterId);
   return idsIn(withPorts.groupBy('instanceId').orderBy('instanceId').limit(limit));
+}
+
+/** Owners and GPUs of instances; `share` is the part of a card. */
+export async function gpuHolders(db: Db, ids: readonly string[]) {
+  const rows = await db.selectFrom('instance').select(['id', 'ownerId', 'spec']).where('id', 'in', ids).execute();
+  return rows.map(({ id, ownerId, spec }) => {
+    const sized = parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' });
+    return { id, ownerId, gpus: gpuCountOf(sized), share: sized.type.gpuShare ?? 1 };
+  });
 }
 
 /** Region and size of those of the instances that the account has, or had. */

@@ -64,7 +64,13 @@ const cpuOnlyPriceMicros = z.number().nullable().default(null);
 
 export const sizedSpec = z.object({
   isSpot: z.boolean().default(false),
-  type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number(), gpuName: z.string() }),
+  type: z.object({
+    cpuCores: z.number(),
+    memoryGB: z.number(),
+    gpuCount: z.number(),
+    gpuName: z.string(),
+    gpuShare: z.number().exactOptional(),
+  }),
   cpuOnlyPriceMicros,
 });
 

@@ -13,14 +13,16 @@ export interface InstanceHour {
   body: Uint8Array;
 }
 
-/** Replaces a minute of the same date: the clock was set back. */
-export async function writeMinute(tx: Db, parts: readonly MinutePart[]): Promise<void> {
-  for (const part of parts)
-    await tx
-      .insertInto('metricMinute')
-      .values(part)
-      .onConflict((conflict) => conflict.columns(['atMs', 'part']).doUpdateSet({ body: part.body }))
-      .execute();
+/** Returns false if a minute of the same date was replaced: the clock was set back. */
+export async function writeMinute(tx: Db, { atMs, part, body }: MinutePart): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await tx
+    .insertInto('metricMinute')
+    .values({ atMs, part, body })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  if (numInsertedOrUpdatedRows === 1n) return true;
+  await tx.updateTable('metricMinute').set({ body }).where('atMs', '=', atMs).where('part', '=', part).execute();
+  return false;
 }
 
 export const minutesBetween = (db: Db, fromMs: number, toMs: number): Promise<MinutePart[]> =>

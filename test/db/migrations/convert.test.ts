@@ -106,7 +106,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     expect(Object.entries(rows).filter(([, { length }]) => length === 0)).toEqual([]);
     const later = migrations.slice(1).map(() => 'the database was migrated');
     expect(await convert(database)).toEqual(['the database is converted', ...later]);
-    const { migration, dueAct, quarantine, regionUse, region = [], ...kept } = await rowsOf(database);
+    const { migration, dueAct, quarantine, regionUse, gpuUse, region = [], ...kept } = await rowsOf(database);
     const changed = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter', 'gpusTotal', 'gpusUsed', 'reservePerGpu']);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
@@ -116,7 +116,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       region: rows['region']?.map(without),
     });
     expect(dueAct).not.toEqual([]);
-    expect([quarantine, regionUse]).toEqual([[], []]);
+    expect([quarantine, regionUse, gpuUse]).toEqual([[], [], []]);
     expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();

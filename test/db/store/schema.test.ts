@@ -134,6 +134,7 @@ const rows: Rows = {
   sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', kind: 'ca', fingerprint: '', createdAtMs: 1 },
   variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
   egress: { holderId: 'x', policy: '{}' },
+  gpuUse: { accountId: 'ann', atMs: BIG, heldMs: BIG, measuredMs: 2, busyMs: 1 },
   regionUse: { regionId: 'here', atMs: BIG, resource: 'cpuMilli', total: BIG, promised: 1, used: null },
   quarantine: { id: 'x', regionId: 'here', cardId: 'ü', reason: '', evidence: '', sinceMs: BIG, isReturned: 1 },
   region: {

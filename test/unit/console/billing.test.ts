@@ -8,6 +8,7 @@ import {
   niceTop,
   runningSums,
   subjectOfKey,
+  sumOfGpuUse,
   type UsageRow,
 } from '../../../console/src/pages/billing/month.ts';
 import { readBillingSearch } from '../../../console/src/pages/billing/search.ts';
@@ -54,6 +55,25 @@ test('days cover the month, with free time and without lines that cost nothing',
   expect(days[29]?.freeMs).toBe(3);
   expect(runningSums(days).slice(0, 3)).toEqual([1, 7, 7]);
   expect(runningSums(days).at(-1)).toBe(7);
+});
+
+test('GPU time is summed over the month or a day, and time that was not measured is held alone', () => {
+  const span = (day: number, heldHours: number, busyHours: number | null) => ({
+    fromUnixMs: november + (day - 1) * DAY,
+    untilUnixMs: november + day * DAY,
+    heldHours,
+    measuredHours: busyHours === null ? 0 : heldHours,
+    busyHours,
+    busyShare: busyHours === null ? null : busyHours / heldHours,
+  });
+  const spans = [span(1, 24, 6), span(2, 10, null), span(3, 2, 1)];
+  expect(sumOfGpuUse(spans, undefined)).toEqual({ held: 36, measured: 26, busy: 7 });
+  expect(sumOfGpuUse(spans, { fromMs: november + DAY, untilMs: november + 2 * DAY })).toEqual({
+    held: 10,
+    measured: 0,
+    busy: 0,
+  });
+  expect(sumOfGpuUse([], undefined)).toEqual({ held: 0, measured: 0, busy: 0 });
 });
 
 test('days follow the time zone over a change of the clock', () => {

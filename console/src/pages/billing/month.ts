@@ -4,6 +4,8 @@ import type { AnswerOf } from '../../../../src/contract/routes.ts';
 
 export type UsageRow = AnswerOf<'usage'>['rows'][number];
 
+type GpuSpan = AnswerOf<'gpuUse'>['spans'][number];
+
 /** What one resource and meter, or one group, cost. */
 export interface Line {
   key: string;
@@ -81,6 +83,18 @@ export function daysOf(rows: readonly UsageRow[], month: string, timeZone: strin
       freeMs: own.reduce((sum, row) => sum + timeOf(row, true), 0),
     };
   });
+}
+
+/** Hours of one GPU in all spans, or on one day. */
+export function sumOfGpuUse(spans: readonly GpuSpan[], day: TimeSpan | undefined) {
+  const sum = { held: 0, measured: 0, busy: 0 };
+  for (const { fromUnixMs, heldHours, measuredHours, busyHours } of spans) {
+    if (day !== undefined && fromUnixMs !== day.fromMs) continue;
+    sum.held += heldHours;
+    sum.measured += measuredHours;
+    sum.busy += busyHours ?? 0;
+  }
+  return sum;
 }
 
 /** Sums up to the end of each day. */

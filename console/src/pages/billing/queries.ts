@@ -46,6 +46,17 @@ export const usageQuery = ({ month, timeZone, groupBy }: UsageAsked) =>
     staleTime: FRESH_MS,
   });
 
+/** GPU time of the days of a month. */
+export const gpuUseQuery = ({ month, timeZone }: Omit<UsageAsked, 'groupBy'>) =>
+  queryOptions({
+    queryKey: ['billing', 'gpuUse', month, timeZone],
+    queryFn: async () => {
+      const { fromMs, untilMs } = monthSpan(month, timeZone);
+      return (await api.gpuUse({ fromUnixMs: fromMs, untilUnixMs: untilMs, by: 'day', timeZone })).spans;
+    },
+    staleTime: FRESH_MS,
+  });
+
 /** Names of instance types by their IDs. */
 export const typeNamesQuery = queryOptions({
   ...catalogQuery,

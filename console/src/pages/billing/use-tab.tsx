@@ -7,6 +7,7 @@ import { ButtonLink } from '../../parts/links.tsx';
 import { Loading } from '../../parts/loading.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useSpoken } from '../../texts/provider.tsx';
+import { GpuUse } from './gpu-use.tsx';
 import { LineView } from './line-view.tsx';
 import { LinesTable } from './lines-table.tsx';
 import type { ForecastAnswer } from './money-now.tsx';
@@ -130,6 +131,7 @@ export function UseTab({ search, change, forecast }: UseTabProps) {
         onDay={(number) => change({ day: number, line: undefined })}
         onLine={(number, line) => change({ day: number, line })}
       />
+      <GpuUse month={month} timeZone={timeZone} day={day} isCurrent={isCurrent} />
       {open === undefined ? (
         <LinesTable
           lines={lines}

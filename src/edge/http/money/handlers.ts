@@ -99,15 +99,31 @@ type CreditEntry = Awaited<ReturnType<Control['credits']['reverse']>>['entry'];
 
 const creditEntry = ({ atMs, ...entry }: CreditEntry) => ({ ...entry, atUnixMs: atMs });
 
-export const moneyHandlers = ({ books, usage, statements, credits, budgets }: Control) =>
+function spanOf({ fromUnixMs, untilUnixMs }: { fromUnixMs: number; untilUnixMs: number }) {
+  if (untilUnixMs <= fromUnixMs)
+    throw new Refusal(
+      'field_value',
+      `field "untilUnixMs" is ${untilUnixMs}, not after "fromUnixMs" (${fromUnixMs}): send a later end`,
+    );
+  return { fromMs: fromUnixMs, untilMs: untilUnixMs };
+}
+
+export const moneyHandlers = ({ books, usage, gpuUse, statements, credits, budgets }: Control) =>
   ({
+    async gpuUse(caller, { by, timeZone, ...range }) {
+      const found = await gpuUse.read(caller, { ...spanOf(range), by, timeZone });
+      const spans = found.map(({ fromMs, untilMs, heldMs, measuredMs, busyMs }) => ({
+        fromUnixMs: fromMs,
+        untilUnixMs: untilMs,
+        heldHours: heldMs / HOUR_MS,
+        measuredHours: measuredMs / HOUR_MS,
+        busyHours: measuredMs === 0 ? null : busyMs / HOUR_MS,
+        busyShare: measuredMs === 0 ? null : busyMs / measuredMs,
+      }));
+      return { spans };
+    },
     async usage(caller, { pager, fromUnixMs, untilUnixMs, ...request }) {
-      if (untilUnixMs <= fromUnixMs)
-        throw new Refusal(
-          'field_value',
-          `field "untilUnixMs" is ${untilUnixMs}, not after "fromUnixMs" (${fromUnixMs}): send a later end`,
-        );
-      const page = await usage.rows(caller, { ...request, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
+      const page = await usage.rows(caller, { ...request, ...spanOf({ fromUnixMs, untilUnixMs }) }, pager);
       const rows = page.rows.map((row) => ({
         fromUnixMs: row.fromMs,
         untilUnixMs: row.untilMs,

@@ -5,13 +5,17 @@
  * minute the samples of all instances are written in a few rows, for the next start: a crash loses
  * one minute. Each hour an instance's minutes are written in one row and leave memory. A thousand
  * instances write about 0.1 MB a minute.
+ *
+ * The write of a minute adds GPU time to hours of accounts: terminated instances count, too.
  */
 import { releasedAmong, runningIds } from '../../../../store/tables/instance-queries.ts';
-import { MINUTE_MS, HOUR_MS } from '../../../../domain/kernel/durations.ts';
+import { DAY_MS, MINUTE_MS, HOUR_MS } from '../../../../domain/kernel/durations.ts';
 import { SAMPLE_MS, startOfStep, type MetricsSpan, MINUTE_RETENTION_MS } from '../../../../domain/compute/metrics.ts';
 import { EngineFault } from '../../../../domain/regions/engine-fault.ts';
 import { instanceId } from '../../../../domain/kernel/ids.ts';
 import type { Usage } from '../../../../engines/contract.ts';
+import { addGpuUse, deleteGpuUseBefore } from '../../../../store/tables/gpu-use.ts';
+import type { Store } from '../../../../store/store.ts';
 import {
   deleteMetricsBefore,
   hoursSince,
@@ -20,6 +24,7 @@ import {
   writeMinute,
   type InstanceHour,
 } from '../../../../store/tables/metrics.ts';
+import { gpuTimesOf } from './gpu-times.ts';
 import {
   addSample,
   closeMinutes,
@@ -40,6 +45,8 @@ const SAMPLE_DEADLINE_MS = 12_000;
 const PACKED_AT_ONCE = 200;
 const HOURS_AT_ONCE = 25;
 const READ_AT_ONCE_MS = 10 * MINUTE_MS;
+/** 13 months: a year can be compared with the year before. */
+const GPU_USE_RETENTION_MS = 396 * DAY_MS;
 /** A start rebuilds the current hour from these rows. */
 const MINUTE_ROW_RETENTION_MS = 2 * HOUR_MS;
 
@@ -50,6 +57,17 @@ export interface Sampler {
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
   /** Minutes that no stored hour has. */
   memoryOf(id: string): readonly MetricsSpan[];
+}
+
+async function writeSamples(store: Store, atMs: number, all: readonly InstanceSamples[]): Promise<void> {
+  for (let part = 0; part * PACKED_AT_ONCE < all.length; part++) {
+    const some = all.slice(part * PACKED_AT_ONCE, (part + 1) * PACKED_AT_ONCE);
+    const body = packSamples(some);
+    const gpuTimes = await gpuTimesOf(store.read, some);
+    await store.write(async (tx) => {
+      if (await writeMinute(tx, { atMs, part, body })) await addGpuUse(tx, startOfStep(atMs, HOUR_MS), gpuTimes);
+    });
+  }
 }
 
 export function makeSampler(deps: TaskDeps): Sampler {
@@ -105,10 +123,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
       const spans = series.samples.filter((sample) => startOfStep(sample.atMs, MINUTE_MS) === atMs);
       if (spans.length > 0) all.push({ id, spans });
     }
-    for (let part = 0; part * PACKED_AT_ONCE < all.length; part++) {
-      const body = packSamples(all.slice(part * PACKED_AT_ONCE, (part + 1) * PACKED_AT_ONCE));
-      await store.write((tx) => writeMinute(tx, [{ atMs, part, body }]));
-    }
+    await writeSamples(store, atMs, all);
     await endHours(nowMs);
     await forget(nowMs);
   }
@@ -135,7 +150,10 @@ export function makeSampler(deps: TaskDeps): Sampler {
     for (const id of gone) seriesById.delete(id);
     for (const [id, series] of seriesById) if (!forgetOld(series, nowMs)) seriesById.delete(id);
     const before = { minutesMs: nowMs - MINUTE_ROW_RETENTION_MS, hoursMs: nowMs - MINUTE_RETENTION_MS - HOUR_MS };
-    await store.write((tx) => deleteMetricsBefore(tx, before));
+    await store.write(async (tx) => {
+      await deleteMetricsBefore(tx, before);
+      await deleteGpuUseBefore(tx, nowMs - GPU_USE_RETENTION_MS);
+    });
   }
 
   return {
