@@ -1,6 +1,8 @@
 /** Objects as they cross the wire: times are strings, and every member has its JSON name. */
 import type {
   CoreV1Event,
+  V1Device,
+  V1DeviceClass,
   V1Namespace,
   V1NetworkPolicy,
   V1Node,
@@ -8,7 +10,9 @@ import type {
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
+  V1ResourceClaimTemplate,
   V1ResourceQuota,
+  V1ResourceSlice,
   V1Secret,
   V1SelfSubjectRulesReview,
   V1Service,
@@ -47,6 +51,10 @@ export type Node = Wire<V1Node>;
 export type NetworkPolicy = Wire<V1NetworkPolicy>;
 export type ClusterEvent = Wire<CoreV1Event>;
 export type ResourceQuota = Wire<V1ResourceQuota>;
+export type Device = Wire<V1Device>;
+export type DeviceClass = Wire<V1DeviceClass>;
+export type ResourceSlice = Wire<V1ResourceSlice>;
+export type ResourceClaimTemplate = Wire<V1ResourceClaimTemplate>;
 export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
 export type StorageClass = Wire<V1StorageClass>;

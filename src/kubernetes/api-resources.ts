@@ -2,6 +2,7 @@
 import type {
   ApiObject,
   ClusterEvent,
+  DeviceClass,
   Namespace,
   NetworkPolicy,
   Node,
@@ -9,7 +10,9 @@ import type {
   PersistentVolumeClaim,
   Pod,
   PodMetrics,
+  ResourceClaimTemplate,
   ResourceQuota,
+  ResourceSlice,
   RulesReview,
   Secret,
   Service,
@@ -57,6 +60,13 @@ export const resources = {
     false,
   ),
   podMetrics: define<PodMetrics>('metrics.k8s.io/v1beta1', 'PodMetrics', 'pods'),
+  deviceClasses: define<DeviceClass>('resource.k8s.io/v1', 'DeviceClass', 'deviceclasses', false),
+  resourceSlices: define<ResourceSlice>('resource.k8s.io/v1', 'ResourceSlice', 'resourceslices', false),
+  claimTemplates: define<ResourceClaimTemplate>(
+    'resource.k8s.io/v1',
+    'ResourceClaimTemplate',
+    'resourceclaimtemplates',
+  ),
   rulesReviews: define<RulesReview>(
     'authorization.k8s.io/v1',
     'SelfSubjectRulesReview',

@@ -63,117 +63,174 @@ const range = z
   .max(50)
   .refine((text) => ranges.safeParse(text).success, { error: 'must be a range such as 10.98.0.0/16' })
   .describe('CIDR range');
-const MAX_NODE_LABELS = 64;
 const labelKey = z.string().min(1).max(317);
 const labelText = z.string().max(63);
+const gpuPartName = z
+  .string()
+  .min(1)
+  .max(63)
+  .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`');
+/** Nodes of Pods, of all instances or of those with certain GPUs. */
+const nodePlacement = (most: number) => ({
+  nodeSelector: z
+    .record(labelKey, labelText)
+    .refine((labels) => Object.keys(labels).length <= most, {
+      error: `must have at most ${most} labels`,
+    })
+    .meta({ maxProperties: most })
+    .describe('Labels of the nodes')
+    .optional(),
+  nodeAffinity: z
+    .array(
+      z.strictObject({
+        key: labelKey.describe('Label of a node'),
+        operator: z.enum(['In', 'NotIn', 'Exists', 'DoesNotExist']).describe('As in Kubernetes'),
+        values: z.array(labelText).max(8).describe('For `In` and `NotIn`').optional(),
+      }),
+    )
+    .max(most)
+    .describe('Rules for the labels of the nodes, which all must hold')
+    .optional(),
+  tolerations: z
+    .array(
+      z.strictObject({
+        key: labelKey.describe('Key of the taint').optional(),
+        operator: z.enum(['Equal', 'Exists']).describe('By default `Equal`').optional(),
+        value: labelText.describe('Value of the taint').optional(),
+        effect: z.enum(['NoSchedule', 'PreferNoSchedule', 'NoExecute']).describe('By default each').optional(),
+      }),
+    )
+    .max(most)
+    .describe('Tolerations of taints of the nodes')
+    .optional(),
+});
 const kubernetesEngine = named(
   'KubernetesEngineSettings',
-  z.strictObject({
-    login: z
-      .enum(['token', 'kubeconfig', 'inCluster'])
-      .describe(
-        '`token`: `credentials` is a bearer token for `apiUrl`; `kubeconfig`: it is the text of the file; `inCluster`: the service account of the Pod that Berth runs in',
-      ),
-    apiUrl: z
-      .url({ protocol: /^https$/ })
-      .max(2_000)
-      .describe('Address of the API server')
-      .optional(),
-    ca: z
-      .string()
-      .max(65_536)
-      .describe('Authority of the API server in PEM; by default those of the system')
-      .optional(),
-    namespace: kubernetesName.describe('Existing namespace for all objects of the region'),
-    reach: z
-      .enum(['podAddress', 'portForward'])
-      .default('portForward')
-      .describe('Way to the ports of instances: addresses of Pods need a route to them'),
-    networkPolicies: z
-      .boolean()
-      .describe('Whether the network of the cluster enforces NetworkPolicies, which keep accounts apart'),
-    podRanges: z.array(range).max(16).describe('Addresses of Pods, which node ports are closed to').optional(),
-    peers: z
-      .array(
-        z.strictObject({
-          cidr: range.optional(),
-          namespace: kubernetesName.describe('Namespace of a gateway').optional(),
-        }),
-      )
-      .max(32)
-      .describe('Others that may connect to instances, such as the gateway')
-      .optional(),
-    userNamespaces: z
-      .boolean()
-      .default(false)
-      .describe('Runs root inside as an unprivileged user of the node, which must support it'),
-    cpuOvercommit: z
-      .number()
-      .min(1)
-      .max(100)
-      .describe('Processors of instances for each processor of the nodes; by default one')
-      .optional(),
-    nodeSelector: z
-      .record(labelKey, labelText)
-      .refine((labels) => Object.keys(labels).length <= MAX_NODE_LABELS, {
-        error: `must have at most ${MAX_NODE_LABELS} labels`,
-      })
-      .meta({ maxProperties: MAX_NODE_LABELS })
-      .describe('Labels of the nodes for instances')
-      .optional(),
-    tolerations: z
-      .array(
-        z.strictObject({
-          key: labelKey.describe('Key of the taint').optional(),
-          operator: z.enum(['Equal', 'Exists']).describe('By default `Equal`').optional(),
-          value: labelText.describe('Value of the taint').optional(),
-          effect: z.enum(['NoSchedule', 'PreferNoSchedule', 'NoExecute']).describe('By default each').optional(),
-        }),
-      )
-      .max(32)
-      .describe('Tolerations of instances')
-      .optional(),
-    gpus: z
-      .strictObject({
-        resource: labelKey.describe('Extended resource, such as `nvidia.com/gpu`'),
-        nameLabel: labelKey.describe('Label of a node that names its GPUs, such as `nvidia.com/gpu.product`'),
-        parts: z
-          .array(
-            z.strictObject({
-              resource: labelKey.describe('Extended resource, such as `nvidia.com/mig-1g.5gb`'),
-              name: z
-                .string()
-                .min(1)
-                .max(63)
-                .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`'),
-              kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
-            }),
-          )
-          .max(32)
-          .describe('Parts of cards that nodes offer as resources of their own')
-          .optional(),
-      })
-      .describe('GPUs of the nodes; by default instances have none')
-      .optional(),
-    priorityClass: kubernetesName.describe('PriorityClass of instances').optional(),
-    spotPriorityClass: kubernetesName.describe('PriorityClass of spot instances').optional(),
-    preemptionGraceSeconds: wholeNumber(1, 3_600)
-      .describe('Time from the notice to the end of a preempted spot instance')
-      .optional(),
-    runtimeClasses: z.array(kubernetesName).max(32).describe('RuntimeClasses that instance types may name').optional(),
-    privilegedDocker: z
-      .strictObject({ image: z.string().min(1).max(500).describe('Image of a Docker daemon') })
-      .describe('Docker inside by a privileged container beside the instance; by default there is none')
-      .optional(),
-    networkImage: z
-      .string()
-      .min(1)
-      .max(500)
-      .describe(
-        'Image with a shell and `node` 22 or newer, such as `node:24-slim`, which the nodes can pull without a login: runs beside instances without sshd to serve their ssh; by default these have none',
-      )
-      .optional(),
-  }),
+  z
+    .strictObject({
+      login: z
+        .enum(['token', 'kubeconfig', 'inCluster'])
+        .describe(
+          '`token`: `credentials` is a bearer token for `apiUrl`; `kubeconfig`: it is the text of the file; `inCluster`: the service account of the Pod that Berth runs in',
+        ),
+      apiUrl: z
+        .url({ protocol: /^https$/ })
+        .max(2_000)
+        .describe('Address of the API server')
+        .optional(),
+      ca: z
+        .string()
+        .max(65_536)
+        .describe('Authority of the API server in PEM; by default those of the system')
+        .optional(),
+      namespace: kubernetesName.describe('Existing namespace for all objects of the region'),
+      reach: z
+        .enum(['podAddress', 'portForward'])
+        .default('portForward')
+        .describe('Way to the ports of instances: addresses of Pods need a route to them'),
+      networkPolicies: z
+        .boolean()
+        .describe('Whether the network of the cluster enforces NetworkPolicies, which keep accounts apart'),
+      podRanges: z.array(range).max(16).describe('Addresses of Pods, which node ports are closed to').optional(),
+      peers: z
+        .array(
+          z.strictObject({
+            cidr: range.optional(),
+            namespace: kubernetesName.describe('Namespace of a gateway').optional(),
+          }),
+        )
+        .max(32)
+        .describe('Others that may connect to instances, such as the gateway')
+        .optional(),
+      userNamespaces: z
+        .boolean()
+        .default(false)
+        .describe('Runs root inside as an unprivileged user of the node, which must support it'),
+      cpuOvercommit: z
+        .number()
+        .min(1)
+        .max(100)
+        .describe('Processors of instances for each processor of the nodes; by default one')
+        .optional(),
+      ...nodePlacement(32),
+      gpus: z
+        .strictObject({
+          resource: labelKey.describe('Extended resource, such as `nvidia.com/gpu`'),
+          ...nodePlacement(8),
+          nameLabel: labelKey.describe('Label of a node that names its GPUs, such as `nvidia.com/gpu.product`'),
+          parts: z
+            .array(
+              z.strictObject({
+                resource: labelKey.describe('Extended resource, such as `nvidia.com/mig-1g.5gb`'),
+                name: gpuPartName,
+                kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
+              }),
+            )
+            .max(32)
+            .describe('Parts of cards that nodes offer as resources of their own')
+            .optional(),
+        })
+        .describe('GPUs of the nodes; by default instances have none')
+        .optional(),
+      deviceClaims: z
+        .array(
+          z.strictObject({
+            ...nodePlacement(8),
+            deviceClass: kubernetesName.describe('DeviceClass, such as `gpu.nvidia.com`'),
+            selector: z
+              .string()
+              .min(1)
+              .max(10_240)
+              .describe('CEL expression over `device`, as in a ResourceClaim; by default each device of the class')
+              .optional(),
+            modelAttribute: z
+              .string()
+              .max(317)
+              .regex(/^[a-z0-9][a-z0-9.-]*\/[A-Za-z_]\w*$/, {
+                error: 'must be a domain and a name, such as gpu.nvidia.com/productName',
+              })
+              .describe('Attribute that names the model of a device, such as `gpu.nvidia.com/productName`'),
+            part: z
+              .strictObject({
+                name: gpuPartName,
+                kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
+              })
+              .describe('Parts of cards; by default whole ones')
+              .optional(),
+          }),
+        )
+        .max(12)
+        .refine((claims) => new Set(claims.map(({ part }) => part?.name)).size === claims.length, {
+          error: 'must have one claim of whole cards at most, and one for each name of a part',
+        })
+        .describe('GPUs by Dynamic Resource Allocation (`resource.k8s.io/v1`), instead of `gpus`')
+        .optional(),
+      priorityClass: kubernetesName.describe('PriorityClass of instances').optional(),
+      spotPriorityClass: kubernetesName.describe('PriorityClass of spot instances').optional(),
+      preemptionGraceSeconds: wholeNumber(1, 3_600)
+        .describe('Time from the notice to the end of a preempted spot instance')
+        .optional(),
+      runtimeClasses: z
+        .array(kubernetesName)
+        .max(32)
+        .describe('RuntimeClasses that instance types may name')
+        .optional(),
+      privilegedDocker: z
+        .strictObject({ image: z.string().min(1).max(500).describe('Image of a Docker daemon') })
+        .describe('Docker inside by a privileged container beside the instance; by default there is none')
+        .optional(),
+      networkImage: z
+        .string()
+        .min(1)
+        .max(500)
+        .describe(
+          'Image with a shell and `node` 22 or newer, such as `node:24-slim`, which the nodes can pull without a login: runs beside instances without sshd to serve their ssh; by default these have none',
+        )
+        .optional(),
+    })
+    .refine(({ gpus, deviceClaims }) => gpus === undefined || deviceClaims === undefined, {
+      error: 'must have "gpus" or "deviceClaims", not both',
+    }),
 );
 const dockerEngine = named(
   'DockerEngineSettings',

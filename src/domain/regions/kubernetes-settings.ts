@@ -8,7 +8,21 @@ export interface ClusterPeer {
   namespace?: string | undefined;
 }
 
-export interface KubernetesEngineSettings {
+export interface NodePlacement {
+  nodeSelector?: Record<string, string> | undefined;
+  nodeAffinity?:
+    { key: string; operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist'; values?: string[] | undefined }[] | undefined;
+  tolerations?:
+    | {
+        key?: string | undefined;
+        operator?: 'Equal' | 'Exists' | undefined;
+        value?: string | undefined;
+        effect?: 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute' | undefined;
+      }[]
+    | undefined;
+}
+
+export interface KubernetesEngineSettings extends NodePlacement {
   /**
    * `token`: the secret is a bearer token for `apiUrl`. `kubeconfig`: the secret is the text of the
    * file. `inCluster`: the service account of the Pod that Berth runs in.
@@ -31,18 +45,10 @@ export interface KubernetesEngineSettings {
   userNamespaces: boolean;
   /** Processors of instances over those of their nodes that they hold. Default: 1. */
   cpuOvercommit?: number | undefined;
-  /** Labels of the nodes that instances run on. */
-  nodeSelector?: Record<string, string> | undefined;
-  tolerations?:
-    | {
-        key?: string | undefined;
-        operator?: 'Equal' | 'Exists' | undefined;
-        value?: string | undefined;
-        effect?: 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute' | undefined;
-      }[]
-    | undefined;
-  /** Absent: instances have no GPUs. */
+  /** GPUs as extended resources. Without them and `deviceClaims` instances have no GPUs. */
   gpus?: GpusOfCluster | undefined;
+  /** GPUs by Dynamic Resource Allocation, instead of `gpus`. */
+  deviceClaims?: DeviceClaim[] | undefined;
   /** PriorityClasses of instances; absent: the cluster's default. */
   priorityClass?: string | undefined;
   spotPriorityClass?: string | undefined;
@@ -59,7 +65,16 @@ export interface KubernetesEngineSettings {
   networkImage?: string | undefined;
 }
 
-export interface GpusOfCluster {
+export interface DeviceClaim extends NodePlacement {
+  deviceClass: string;
+  /** CEL, as in a ResourceClaim; absent: each device of the class. */
+  selector?: string | undefined;
+  /** Attribute that names the model of a device, such as `gpu.nvidia.com/productName`. */
+  modelAttribute: string;
+  part?: { name: string; kind: GpuSlice } | undefined;
+}
+
+export interface GpusOfCluster extends NodePlacement {
   /** Extended resource, such as `nvidia.com/gpu`. */
   resource: string;
   /** Label of a node that names its GPUs, such as `nvidia.com/gpu.product`. */

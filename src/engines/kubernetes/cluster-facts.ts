@@ -5,9 +5,11 @@ import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
 import { gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
 import { largestHosts } from '../../domain/regions/host-sizes.ts';
+import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
-import { countsOf, gpusOf } from './gpu-resources.ts';
+import { devicesByNode, readDevices, type ClaimableDevices } from './device-slices.ts';
+import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
@@ -27,6 +29,7 @@ const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optio
 
 export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): ClusterFacts {
   const nodes = remember(NODES_MS, (signal: AbortSignal) => readNodes(cluster, settings, signal));
+  const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
   );
@@ -35,8 +38,8 @@ export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): C
       // A watch proves that the server answers. One that is not heard does not say why.
       if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
       await pods.live(signal);
-      const [ofNodes, { gitVersion }] = await Promise.all([nodes(signal), version(signal)]);
-      return probeOf(ofNodes, gitVersion, settings);
+      const [ofNodes, { gitVersion }, claimed] = await Promise.all([nodes(signal), version(signal), devices(signal)]);
+      return probeOf(ofNodes, gitVersion, settings, claimed);
     },
     async hasImage(ref, signal) {
       const names = namesOf(ref);
@@ -63,12 +66,26 @@ export function remember<T>(
   };
 }
 
+async function claimableDevices(
+  cluster: Cluster,
+  settings: KubernetesEngineSettings,
+  signal: AbortSignal,
+): Promise<ClaimableDevices> {
+  try {
+    return await readDevices(cluster, settings, signal);
+  } catch (error) {
+    if (!(error instanceof EngineFault)) throw error;
+    return { slices: [], families: [], why: error.message };
+  }
+}
+
 async function readNodes(cluster: Cluster, settings: KubernetesEngineSettings, signal: AbortSignal): Promise<Node[]> {
   const { nodeSelector = {} } = settings;
   const labelSelector = Object.entries(nodeSelector)
     .map(([name, value]) => `${name}=${value}`)
     .join(',');
-  return cluster.list(resources.nodes, signal, { labelSelector });
+  const nodes = await cluster.list(resources.nodes, signal, { labelSelector });
+  return nodes.filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
 }
 
 /** Names under which a node may report an image. */
@@ -84,11 +101,23 @@ const isUsable = ({ spec, status }: Node): boolean =>
   status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
 
 /** Counts the nodes that take Pods. */
-export function probeOf(all: readonly Node[], gitVersion: string, settings: KubernetesEngineSettings): Probe {
+export function probeOf(
+  all: readonly Node[],
+  gitVersion: string,
+  settings: KubernetesEngineSettings,
+  claimable: ClaimableDevices = { slices: [], families: [] },
+): Probe {
   const nodes = all.filter(isUsable);
-  const sizes = nodes.map((node) => sizeOf(node, settings));
+  const claimed = devicesByNode(claimable);
+  const devicesOf = (node: Node): Probe['devices'] => [
+    ...gpusOf(node, settings.gpus),
+    ...(claimed.get(node.metadata?.name ?? '') ?? [])
+      .filter(({ claim }) => isPlacedOn(node.metadata?.labels, claim))
+      .map(({ gpu }) => gpu),
+  ];
+  const sizes = nodes.map((node) => sizeOf(node, devicesOf(node)));
   const sum = (resource: 'cpuMilli' | 'memoryMiB'): number => sizes.reduce((total, size) => total + size[resource], 0);
-  const devices = nodes.flatMap((node) => gpusOf(node, settings.gpus));
+  const devices = nodes.flatMap(devicesOf);
   return {
     version: `Kubernetes ${gitVersion}`,
     capacity: {
@@ -99,16 +128,19 @@ export function probeOf(all: readonly Node[], gitVersion: string, settings: Kube
     hosts: largestHosts(sizes),
     devices,
     architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
-    capabilities: capabilitiesOf(settings, devices.length > 0),
+    capabilities: {
+      ...capabilitiesOf(settings, devices.length > 0),
+      ...(claimable.why === undefined ? {} : { whyNoGpus: claimable.why }),
+    },
   };
 }
 
-function sizeOf(node: Node, { gpus }: KubernetesEngineSettings): Capacity {
-  const { cpu = '0', memory = '0' } = node.status?.allocatable ?? {};
+function sizeOf({ status }: Node, devices: Probe['devices']): Capacity {
+  const { cpu = '0', memory = '0' } = status?.allocatable ?? {};
   return {
     cpuMilli: milliOf(cpu),
     memoryMiB: Math.floor(quantityOf(memory) / MIB),
-    gpus: countsOf(node, gpus),
+    gpus: gpusByName(devices),
   };
 }
 

@@ -10,6 +10,7 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
+import { readDevices } from './device-slices.ts';
 
 export interface Right {
   /** `''`: the core of the API. */
@@ -27,7 +28,8 @@ const FOLLOWED = ['get', 'list', 'watch', ...CHANGED];
 export function neededRights({
   reach,
   networkImage,
-}: Pick<KubernetesEngineSettings, 'reach' | 'networkImage'>): Right[] {
+  deviceClaims = [],
+}: Pick<KubernetesEngineSettings, 'reach' | 'networkImage' | 'deviceClaims'>): Right[] {
   const rightsTo = (group: string, resource: string, verbs: readonly string[]): Right[] =>
     verbs.map((verb) => ({ group, resource, verb }));
   return [
@@ -45,6 +47,13 @@ export function neededRights({
     ...rightsTo('', 'pods/log', ['get']),
     ...rightsTo('', 'nodes', ['list']),
     ...rightsTo('storage.k8s.io', 'storageclasses', ['get', 'list']),
+    ...(deviceClaims.length === 0
+      ? []
+      : [
+          ...rightsTo('resource.k8s.io', 'resourceclaimtemplates', ['create', 'patch']),
+          ...rightsTo('resource.k8s.io', 'resourceslices', ['list']),
+          ...rightsTo('resource.k8s.io', 'deviceclasses', ['list']),
+        ]),
   ];
 }
 
@@ -93,6 +102,7 @@ export async function checkRegion(
     if (isFailure(error, 'absent'))
       throw reject(`the cluster has no namespace ${namespace}; create it, as deploy/kubernetes/namespace.yaml does`);
   });
+  await readDevices(cluster, settings, signal);
 }
 
 /** `create and patch secrets, list events`. */

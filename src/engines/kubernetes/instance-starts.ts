@@ -17,8 +17,10 @@ import { ensureAccountNetwork } from './account-networks.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 import { refreshFiles } from './file-refresh.ts';
+import { claimRequestOf, resourceRequestOf } from './gpu-resources.ts';
 import { destroyInstance } from './instance-ends.ts';
 import { controlSecret } from './manifests/control-secret.ts';
+import { claimTemplate } from './manifests/device-claim.ts';
 import { headlessService, portsService } from './manifests/instance-services.ts';
 import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
@@ -91,8 +93,11 @@ const hadPullSecret = (present: StatefulSet | null, { imageRef }: EngineSpec): b
   present.spec?.template.spec?.imagePullSecrets !== undefined;
 
 function refuseUnsupported({ settings }: ClusterContext, spec: EngineSpec): void {
-  if (spec.gpus > 0 && settings.gpus === undefined)
-    throw reject('the region names no GPUs of its cluster; set "gpus" in the settings of the region', 'gpuMissing');
+  if (spec.gpus > 0 && resourceRequestOf(spec, settings) === null && claimRequestOf(spec, settings) === null)
+    throw reject(
+      `the region names no GPUs ${spec.gpuName ?? ''} of its cluster; set "gpus" or "deviceClaims" in the settings of the region`,
+      'gpuMissing',
+    );
   if (spec.docker !== undefined && settings.privilegedDocker === undefined)
     throw reject('the region does not allow privileged sidecars, which Docker inside needs');
   if (spec.runtime !== undefined && settings.runtimeClasses?.includes(spec.runtime) !== true)
@@ -164,9 +169,11 @@ async function applyParts(
   const owner = { installation, uid };
   const { imageCredentials: credentials } = spec;
   const hasPorts = spec.nodePorts.length > 0;
+  const claimed = claimRequestOf(spec, settings);
   await Promise.all([
     cluster.apply(resources.secrets, controlSecret(spec, owner), signal),
     cluster.apply(resources.services, headlessService(spec, owner), signal),
+    ...(claimed === null ? [] : [cluster.apply(resources.claimTemplates, claimTemplate(spec, claimed, owner), signal)]),
     ...(credentials === undefined
       ? []
       : [cluster.apply(resources.secrets, pullSecret(spec, credentials, owner), signal)]),

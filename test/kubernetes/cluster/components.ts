@@ -1,6 +1,6 @@
 /** Command lines of the components, with the paths that files have inside the node. */
 import type { Layout } from './addresses.ts';
-import { containerdSocket, csiDriver, nodeName } from './config.ts';
+import { containerdSocket, csiDriver, deviceDriver, nodeName } from './config.ts';
 
 const programs = '/run/programs';
 const config = '/run/cluster/config';
@@ -142,6 +142,13 @@ export const components = {
   // Without the gate it waits for resources of groups first, for 30 s.
   'snapshot-controller': () => sidecar('snapshot-controller', '--feature-gates=CSIVolumeGroupSnapshot=false'),
   'csi-snapshotter': () => sidecar('csi-snapshotter', `--csi-address=${csiSocket}`),
+  'dra-driver': () => [
+    `${programs}/dra-driver`,
+    `--driver=${deviceDriver}`,
+    kubeconfig('admin'),
+    `--socket=/var/lib/kubelet/plugins/${deviceDriver}/dra.sock`,
+    '--registration=/var/lib/kubelet/plugins_registry/dra.sock',
+  ],
   kwok: ({ simulatedPods }: Layout) => [
     `${programs}/kwok`,
     kubeconfig('admin'),
@@ -163,6 +170,7 @@ export const addons = {
   networkPolicy: ['network-policy'],
   dns: ['dns'],
   metrics: ['metrics-server'],
+  devices: ['dra-driver'],
   storage: ['csi-driver', 'csi-provisioner', 'csi-resizer', 'snapshot-controller', 'csi-snapshotter'],
 } as const satisfies Record<string, readonly Component[]>;
 

@@ -5,6 +5,8 @@ export const nodeName = 'node';
 export const containerdSocket = '/run/containerd/containerd.sock';
 export const pauseImage = 'berth.test/pause:1';
 
+/** Driver of devices that no hardware is behind. */
+export const deviceDriver = 'gpu.berth.test';
 /** Driver, storage class and snapshot class; a second class of the driver. */
 export const csiDriver = 'disk.csi.berth.test';
 export const storageClass = 'disk';
@@ -88,6 +90,8 @@ state = "/run/containerd"
   sandbox_image = "${pauseImage}"
   # Lower scores need CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
+  enable_cdi = true
+  cdi_spec_dirs = ["/var/run/cdi"]
   disable_apparmor = true
   disable_hugetlb_controller = true
   tolerate_missing_hugetlb_controller = true

@@ -69,6 +69,8 @@ export interface ClusterServerOptions {
   image: 'notebook' | 'busybox';
   /** The region of the server's own settings, as in a Pod; else one that an administrator adds. */
   isOwnRegion?: boolean;
+  /** Makes what the region's settings name. */
+  prepare?: (cluster: Cluster) => Promise<unknown>;
   /** Further settings of the cluster. */
   kubernetes?: object;
   /** Further variables of a server outside of the cluster. */
@@ -101,6 +103,7 @@ async function start(
     cluster.importImage(await busyboxImage(BUSYBOX)),
   ]);
   cleanups.push(() => key.remove());
+  await options.prepare?.(cluster);
   const imageRef = image === 'busybox' ? BUSYBOX : await copyNotebook(cluster);
   const settings = settingsOf(cluster, options);
   const server = await (isOwnRegion

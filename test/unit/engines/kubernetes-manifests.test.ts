@@ -6,6 +6,8 @@ import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import type { EgressPolicy } from '../../../src/domain/regions/egress.ts';
+import { claimRequestOf } from '../../../src/engines/kubernetes/gpu-resources.ts';
+import { claimTemplate } from '../../../src/engines/kubernetes/manifests/device-claim.ts';
 import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
 import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
@@ -89,6 +91,36 @@ describe('an instance', () => {
       'gpu-instance',
       setOf({ gpus: 2, gpuName: 'NVIDIA-L4' }, { gpus, nodeSelector: { pool: 'berth' } }),
     );
+  });
+
+  test('with GPUs by claims asks for devices of the model, on nodes that the claim may use', () => {
+    const deviceClaims: KubernetesEngineSettings['deviceClaims'] = [
+      {
+        deviceClass: 'gpu.nvidia.com',
+        modelAttribute: 'gpu.nvidia.com/productName',
+        tolerations: [{ key: 'nvidia.com/gpu', operator: 'Exists' }],
+        nodeAffinity: [{ key: 'pool', operator: 'In', values: ['h200', 'h100'] }],
+      },
+      {
+        deviceClass: 'mig.nvidia.com',
+        selector: 'device.attributes["gpu.nvidia.com"].profile == "1g.18gb"',
+        modelAttribute: 'gpu.nvidia.com/productName',
+        part: { name: 'MIG 1g.18gb', kind: 'mig' },
+      },
+    ];
+    const more = { ...settings, deviceClaims, nodeSelector: { zone: 'a' }, tolerations: [{ key: 'notebooks' }] };
+    const whole = { gpus: 2, gpuName: 'NVIDIA H200' };
+    const part = { gpus: 1, gpuName: 'NVIDIA H200 MIG 1g.18gb' };
+    const templateOf = (gpus: typeof whole) => {
+      const claimed = claimRequestOf(gpus, more);
+      if (claimed === null) throw new Error(`nothing claims ${gpus.gpuName}`);
+      return claimTemplate({ ...spec, ...gpus }, claimed, owner);
+    };
+    expectManifests('claim-instance', setOf(whole, more), templateOf(whole), templateOf(part));
+    const { resourceClaims, affinity, tolerations } = setOf({}, more).spec?.template.spec ?? {};
+    expect([resourceClaims, affinity, tolerations], 'without GPUs').toEqual([undefined, undefined, more.tolerations]);
+    const nameOf = (gpus: typeof whole) => templateOf(gpus).metadata?.name;
+    expect(nameOf({ ...whole, gpus: 1 }), 'another request has another template').not.toBe(nameOf(whole));
   });
 
   test('has the priority of a spot type, and the time of the notice', () => {

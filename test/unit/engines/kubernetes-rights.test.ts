@@ -23,6 +23,7 @@ const settings: KubernetesEngineSettings = {
   userNamespaces: false,
   networkImage: 'node:24-slim',
 };
+const deviceClaims = [{ deviceClass: 'gpu.nvidia.com', modelAttribute: 'gpu.nvidia.com/productName' }];
 
 const role = z.looseObject({
   rules: z.array(
@@ -40,7 +41,7 @@ const textOf = ({ group, resource, verb }: Right): string => `${verb} ${group}/$
 
 test('the written role has what a region needs, and more for snapshots and figures alone', async () => {
   const rules = await writtenRules();
-  const needed = neededRights(settings);
+  const needed = neededRights({ ...settings, deviceClaims });
   expect(missingRights(needed, rules)).toEqual([]);
   const written = rules.flatMap(({ apiGroups, resources, verbs }) =>
     apiGroups.flatMap((group) => resources.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb })))),
@@ -53,6 +54,7 @@ test('ports by the address of the Pod need no port-forward, and ssh alone needs 
   const resources = neededRights({ reach: 'podAddress' }).map(({ resource }) => resource);
   expect(resources).not.toContain('pods/portforward');
   expect(resources).not.toContain('pods/ephemeralcontainers');
+  expect(resources, 'without claims').not.toContain('resourceslices');
 });
 
 describe('a right', () => {

@@ -320,10 +320,12 @@ describe('a start that fails', () => {
       reason: 'clusterFull',
       message: expect.stringContaining(text),
     });
-    expect(startFailureOf(unschedulable('0/1 nodes are available: 1 Insufficient nvidia.com/gpu.'))).toMatchObject({
-      kind: 'no_capacity',
-      reason: 'clusterFull',
-    });
+    for (const why of ['1 Insufficient nvidia.com/gpu.', '1 cannot allocate all claims.'])
+      expect(startFailureOf(unschedulable(`0/1 nodes are available: ${why}`))).toMatchObject({
+        kind: 'no_capacity',
+        reason: 'clusterFull',
+        message: expect.stringContaining('no node of the cluster has the GPUs free'),
+      });
   });
 
   test('a claim that may still bind is waited for; one that is gone is a bad mount', () => {

@@ -6,9 +6,10 @@
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
-import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
-import { resourceOf } from '../gpu-resources.ts';
+import type { KubernetesEngineSettings, NodePlacement } from '../../../domain/regions/kubernetes-settings.ts';
+import { claimRequestOf, resourceRequestOf } from '../gpu-resources.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
+import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
 import { noticeScript } from './preemption-notice.ts';
@@ -65,6 +66,7 @@ const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
 function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
+  const claimed = claimRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
   return {
     automountServiceAccountToken: false,
@@ -78,6 +80,9 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
     ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
+    ...(claimed === null
+      ? {}
+      : { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, claimed) }] }),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
     containers: [mainContainer(spec, settings, docker?.mounts ?? [])],
     volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
@@ -99,9 +104,11 @@ function mainContainer(
   settings: KubernetesEngineSettings,
   dockerMounts: readonly VolumeMount[],
 ): Container {
-  const { gpus, cpuOvercommit = 1 } = settings;
+  const { cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
-  if (spec.gpus > 0 && gpus !== undefined) limits[resourceOf(spec.gpuName ?? '', gpus).resource] = String(spec.gpus);
+  const requested = resourceRequestOf(spec, settings);
+  if (requested !== null) limits[requested.resource] = String(spec.gpus);
+  const claims = claimRequestOf(spec, settings) === null ? {} : { claims: [{ name: POD_CLAIM }] };
   return {
     name: MAIN_CONTAINER,
     image: spec.imageRef,
@@ -111,10 +118,14 @@ function mainContainer(
     workingDir: '/root',
     env: [
       { name: 'HOME', value: '/root' },
-      // CUDA images say `all`, which can grant every GPU of the node.
-      ...(spec.gpus > 0 ? [] : [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }]),
+      // CUDA images say `all`, which can grant every GPU of the node. A device plugin says which.
+      ...(requested !== null ? [] : [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }]),
     ],
-    resources: { limits, requests: { ...limits, cpu: `${Math.max(1, Math.floor(spec.cpuMilli / cpuOvercommit))}m` } },
+    resources: {
+      limits,
+      requests: { ...limits, cpu: `${Math.max(1, Math.floor(spec.cpuMilli / cpuOvercommit))}m` },
+      ...claims,
+    },
     securityContext: {
       runAsUser: 0,
       privileged: false,
@@ -185,15 +196,21 @@ const lowPortsOf = ({ networkImage }: KubernetesEngineSettings): Pick<PodSpec, '
     : { securityContext: { sysctls: [{ name: 'net.ipv4.ip_unprivileged_port_start', value: '0' }] } };
 
 function placementOf(
-  { gpus, gpuName }: EngineSpec,
+  spec: EngineSpec,
   settings: KubernetesEngineSettings,
-): Pick<PodSpec, 'nodeSelector' | 'tolerations'> {
-  const of = settings.gpus;
-  const model = gpus > 0 && of !== undefined ? resourceOf(gpuName ?? '', of).model : null;
-  const byGpu = of === undefined || model === null ? {} : { [of.nameLabel]: model };
-  const nodeSelector = { ...settings.nodeSelector, ...byGpu };
+): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
+  const requested = resourceRequestOf(spec, settings);
+  const ofGpus: NodePlacement = (requested === null ? claimRequestOf(spec, settings)?.claim : settings.gpus) ?? {};
+  const { nameLabel } = settings.gpus ?? {};
+  const model = requested?.model ?? null;
+  const byModel = nameLabel === undefined || model === null ? {} : { [nameLabel]: model };
+  const nodeSelector = { ...settings.nodeSelector, ...ofGpus.nodeSelector, ...byModel };
+  const tolerations = [...(settings.tolerations ?? []), ...(ofGpus.tolerations ?? [])];
+  const matchExpressions = [...(settings.nodeAffinity ?? []), ...(ofGpus.nodeAffinity ?? [])];
+  const required = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),
-    ...(settings.tolerations === undefined ? {} : { tolerations: settings.tolerations.map((one) => ({ ...one })) }),
+    ...(tolerations.length === 0 ? {} : { tolerations }),
+    ...(matchExpressions.length === 0 ? {} : { affinity: { nodeAffinity: required } }),
   };
 }

@@ -54,7 +54,7 @@ function schedulingFault({ status }: Pod): EngineFault | null {
     return fault('rejected', `a disk of the instance is gone from the cluster: ${text}`, { reason: 'badMount' });
   // A claim may bind in a moment.
   if (/unbound immediate PersistentVolumeClaims|WaitForPodScheduled/i.test(text)) return null;
-  if (/Insufficient \S*gpu/i.test(text))
+  if (/Insufficient \S*gpu|cannot allocate all claims/i.test(text))
     return fault('no_capacity', `no node of the cluster has the GPUs free: ${text}`, { reason: 'clusterFull' });
   return fault('no_capacity', `no node of the cluster has room for the instance: ${text}`, { reason: 'clusterFull' });
 }
