@@ -1,8 +1,11 @@
 /** The address holds the view: a reload, the back button and a shared link show it again. */
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { launchFirst } from '../fixtures/first-launch.ts';
+import { DAY_MS } from '../../src/domain/kernel/durations.ts';
 import { sampled } from '../fixtures/level.ts';
 import { longTest } from '../fixtures/long-test.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
@@ -91,6 +94,37 @@ describe('a view of the console', () => {
       await expect.poll(() => page.evaluate(viewOf)).toEqual(first);
       await page.goto(apiUrl + view.usual());
       expect(await shown(page), 'the usual view of the page').not.toEqual(first);
+      expect(troubles).toEqual([]);
+    } finally {
+      await context.close();
+    }
+  });
+
+  test('the use of the fleet is drawn for the time that is chosen', async () => {
+    const { regions } = await server.admin.fleet();
+    const database = new DatabaseSync(join(server.server.folder, 'berth.db'));
+    database.exec('pragma busy_timeout = 60000');
+    const row = database.prepare('insert into "regionUse" values (?, ?, ?, 8000, 6000, 2000)');
+    for (const resource of ['gpuMilli', 'cpuMilli', 'memoryMiB', 'diskGB'])
+      row.run(regions[0]?.regionId ?? '', Date.now() - 80 * DAY_MS, resource);
+    database.close();
+    const { context, page, troubles } = await visit(server, 'admin');
+    // An event of the account repeats requests.
+    const asksFor = (days: number) =>
+      page.waitForRequest((request) => {
+        if (!request.url().endsWith('/admin/fleet/history')) return false;
+        const { fromUnixMs, toUnixMs } = request.postDataJSON();
+        return toUnixMs - fromUnixMs === days * DAY_MS;
+      });
+    try {
+      await Promise.all([asksFor(1), page.goto(`${server.server.apiUrl}/operator/fleet?tab=use`)]);
+      await Promise.all([asksFor(14), page.getByText('Two weeks').click()]);
+      await Promise.all([asksFor(90), page.getByText('90 days').click()]);
+      for (const name of ['GPUs', 'CPU cores', 'Memory in GB', 'Disks in GB'])
+        await page
+          .getByRole('img', { name: new RegExp(`^${name}\\. Promised .* 75% at most`) })
+          .locator('canvas')
+          .waitFor();
       expect(troubles).toEqual([]);
     } finally {
       await context.close();

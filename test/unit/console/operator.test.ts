@@ -250,7 +250,7 @@ describe('the charts of a region', () => {
   });
   const history = {
     stepSeconds: 21_600,
-    steps: [step(0, { total: 4, promised: 1, used: 0 }), step(DAY / 2, { total: 4, promised: 3, used: null })],
+    steps: [step(0, { total: 4, promised: 1, used: 2 }), step(DAY / 2, { total: 4, promised: 3, used: null })],
   };
   const charts = chartsOfRegion(history, { fromMs: 1, toMs: DAY });
 
@@ -260,14 +260,16 @@ describe('the charts of a region', () => {
       times: [0, 21_600, 43_200, 64_800],
       lines: [
         [1, null, 3, null],
-        [0, null, null, null],
+        [2, null, null, null],
       ],
       limits: [4, null, 4, null],
+      fromS: 0.001,
+      toS: 86_400,
     });
   });
 
   it('say the mean and the most of the capacity', () => {
-    expect(charts[0]).toMatchObject({ promised: { mean: 0.5, most: 0.75 }, used: 0, now: { promised: 3 } });
+    expect(charts[0]).toMatchObject({ promised: { mean: 0.5, most: 0.75 }, used: 0.5, now: { promised: 3 } });
     expect(charts[1]?.used).toBeNull();
   });
 });
