@@ -70,8 +70,9 @@ const gpuPartName = z
   .min(1)
   .max(63)
   .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`');
+const gpuPartKind = z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card');
 /** Nodes of Pods, of all instances or of those with certain GPUs. */
-const nodePlacement = (most: number) => ({
+const nodePlacement = ({ labels: most, rules }: { labels: number; rules: number }) => ({
   nodeSelector: z
     .record(labelKey, labelText)
     .refine((labels) => Object.keys(labels).length <= most, {
@@ -88,7 +89,7 @@ const nodePlacement = (most: number) => ({
         values: z.array(labelText).max(8).describe('For `In` and `NotIn`').optional(),
       }),
     )
-    .max(most)
+    .max(rules)
     .describe('Rules for the labels of the nodes, which all must hold')
     .optional(),
   tolerations: z
@@ -100,7 +101,7 @@ const nodePlacement = (most: number) => ({
         effect: z.enum(['NoSchedule', 'PreferNoSchedule', 'NoExecute']).describe('By default each').optional(),
       }),
     )
-    .max(most)
+    .max(rules)
     .describe('Tolerations of taints of the nodes')
     .optional(),
 });
@@ -152,18 +153,18 @@ const kubernetesEngine = named(
         .max(100)
         .describe('Processors of instances for each processor of the nodes; by default one')
         .optional(),
-      ...nodePlacement(32),
+      ...nodePlacement({ labels: 64, rules: 32 }),
       gpus: z
         .strictObject({
           resource: labelKey.describe('Extended resource, such as `nvidia.com/gpu`'),
-          ...nodePlacement(8),
+          ...nodePlacement({ labels: 8, rules: 8 }),
           nameLabel: labelKey.describe('Label of a node that names its GPUs, such as `nvidia.com/gpu.product`'),
           parts: z
             .array(
               z.strictObject({
                 resource: labelKey.describe('Extended resource, such as `nvidia.com/mig-1g.5gb`'),
                 name: gpuPartName,
-                kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
+                kind: gpuPartKind,
               }),
             )
             .max(32)
@@ -175,7 +176,7 @@ const kubernetesEngine = named(
       deviceClaims: z
         .array(
           z.strictObject({
-            ...nodePlacement(8),
+            ...nodePlacement({ labels: 8, rules: 8 }),
             deviceClass: kubernetesName.describe('DeviceClass, such as `gpu.nvidia.com`'),
             selector: z
               .string()
@@ -193,7 +194,7 @@ const kubernetesEngine = named(
             part: z
               .strictObject({
                 name: gpuPartName,
-                kind: z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card'),
+                kind: gpuPartKind,
               })
               .describe('Parts of cards; by default whole ones')
               .optional(),
