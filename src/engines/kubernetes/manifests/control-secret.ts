@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { ControlFile, EngineSpec } from '../../contract.ts';
 import type { Secret } from '../../../kubernetes/api-objects.ts';
-import { labelsFor, objectName, ownedBy } from './object-names.ts';
+import { objectName, partMetadata, type PartOwner } from './object-names.ts';
 
 /** Hidden file that tells which files a Pod has. */
 export const DIGEST_FILE = '.digest';
@@ -16,16 +16,12 @@ export function filesDigest(files: readonly ControlFile[]): string {
   return hash.digest('hex').slice(0, 32);
 }
 
-export function controlSecret(spec: EngineSpec, { installation, uid }: { installation: string; uid: string }): Secret {
+export function controlSecret(spec: EngineSpec, owner: PartOwner): Secret {
   const invalid = spec.files.find(({ name }) => !FILE_NAME.test(name));
   if (invalid !== undefined) throw new Error(`a control file cannot have the name "${invalid.name}"`);
   const encode = (text: string): string => Buffer.from(text).toString('base64');
   return {
-    metadata: {
-      name: objectName(spec.id),
-      labels: labelsFor({ installation, kind: 'instance', id: spec.id, ownerId: spec.ownerId }),
-      ...ownedBy(spec.id, uid),
-    },
+    metadata: partMetadata(spec, objectName(spec.id), owner),
     type: 'Opaque',
     data: {
       ...Object.fromEntries(spec.files.map(({ name, content }) => [name, encode(content)])),

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { ResourceClaimTemplate } from '../../../kubernetes/api-objects.ts';
 import type { EngineSpec } from '../../contract.ts';
 import type { ClaimRequest } from '../gpu-resources.ts';
-import { labelsFor, objectName, ownedBy } from './object-names.ts';
+import { objectName, partMetadata, type PartOwner } from './object-names.ts';
 
 export const POD_CLAIM = 'gpus';
 
@@ -35,14 +35,7 @@ export function claimTemplateName({ id, gpus }: EngineSpec, claimed: ClaimReques
   return `${objectName(id)}-${digest.slice(0, 8)}`;
 }
 
-export function claimTemplate(
-  spec: EngineSpec,
-  claimed: ClaimRequest,
-  { installation, uid }: { installation: string; uid: string },
-): ResourceClaimTemplate {
-  const labels = labelsFor({ installation, kind: 'instance', id: spec.id, ownerId: spec.ownerId });
-  return {
-    metadata: { name: claimTemplateName(spec, claimed), labels, ...ownedBy(spec.id, uid) },
-    spec: { metadata: { labels }, spec: claimSpec(spec.gpus, claimed) },
-  };
+export function claimTemplate(spec: EngineSpec, claimed: ClaimRequest, owner: PartOwner): ResourceClaimTemplate {
+  const metadata = partMetadata(spec, claimTemplateName(spec, claimed), owner);
+  return { metadata, spec: { metadata: { labels: metadata.labels ?? {} }, spec: claimSpec(spec.gpus, claimed) } };
 }

@@ -14,7 +14,7 @@ import {
   annotations,
   instanceSelector,
   labelsFor,
-  ownedBy,
+  partMetadata,
   portsName,
 } from './object-names.ts';
 
@@ -128,11 +128,7 @@ export function portsPolicy(
   });
   const ports = [...new Set(spec.nodePorts.map(({ port }) => port))].map((port) => ({ protocol: 'TCP', port }));
   return {
-    metadata: {
-      name: portsName(spec.id),
-      labels: labelsFor({ installation, kind: 'instance', id: spec.id, ownerId: spec.ownerId }),
-      ...ownedBy(spec.id, uid),
-    },
+    metadata: partMetadata(spec, portsName(spec.id), { installation, uid }),
     spec: {
       podSelector: { matchLabels: instanceSelector(installation, spec.id) },
       policyTypes: ['Ingress'],

@@ -82,7 +82,19 @@ export function isOwned(
   );
 }
 
+export interface PartOwner {
+  installation: string;
+  /** StatefulSet of the instance. */
+  uid: string;
+}
+
 /** The cluster removes the object with the StatefulSet of the instance. */
-export const ownedBy = (id: InstanceId, uid: string): Pick<ObjectMeta, 'ownerReferences'> => ({
+export const partMetadata = (
+  { id, ownerId }: { id: InstanceId; ownerId: UserId },
+  name: string,
+  { installation, uid }: PartOwner,
+): ObjectMeta => ({
+  name,
+  labels: labelsFor({ installation, kind: 'instance', id, ownerId }),
   ownerReferences: [{ apiVersion: 'apps/v1', kind: 'StatefulSet', name: objectName(id), uid }],
 });

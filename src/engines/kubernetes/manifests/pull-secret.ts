@@ -1,7 +1,7 @@
 import type { EngineSpec, RegistryCredentials } from '../../contract.ts';
 import { registryServerOf } from '../../../domain/regions/image-ref.ts';
 import type { Secret } from '../../../kubernetes/api-objects.ts';
-import { labelsFor, ownedBy, pullSecretName } from './object-names.ts';
+import { partMetadata, pullSecretName, type PartOwner } from './object-names.ts';
 
 /** Login of the image's registry, as the kubelet reads it. */
 export function dockerConfig(ref: string, { username, secret }: RegistryCredentials): string {
@@ -18,14 +18,10 @@ export const pullSecretData = (ref: string, credentials: RegistryCredentials): P
 });
 
 export const pullSecret = (
-  { id, ownerId, imageRef }: Pick<EngineSpec, 'id' | 'ownerId' | 'imageRef'>,
+  spec: Pick<EngineSpec, 'id' | 'ownerId' | 'imageRef'>,
   credentials: RegistryCredentials,
-  { installation, uid }: { installation: string; uid: string },
+  owner: PartOwner,
 ): Secret => ({
-  metadata: {
-    name: pullSecretName(id),
-    labels: labelsFor({ installation, kind: 'instance', id, ownerId }),
-    ...ownedBy(id, uid),
-  },
-  ...pullSecretData(imageRef, credentials),
+  metadata: partMetadata(spec, pullSecretName(spec.id), owner),
+  ...pullSecretData(spec.imageRef, credentials),
 });
