@@ -41,36 +41,50 @@ export function isPlacedOn(
   return Object.entries(nodeSelector).every(([key, value]) => labels[key] === value) && nodeAffinity.every(holds);
 }
 
+export type GpuRequest = ResourceRequest | ClaimRequest;
+
 interface ResourceRequest {
+  kind: 'resource';
   resource: string;
-  /** Value of the node's label; null: any. */
-  model: string | null;
+  nodes: NodePlacement;
 }
 
 export interface ClaimRequest {
+  kind: 'claim';
   claim: DeviceClaim;
   model: string;
+  nodes: NodePlacement;
 }
 
-type Gpus = Pick<EngineSpec, 'gpus' | 'gpuName'>;
-type Settings = Pick<KubernetesEngineSettings, 'gpus' | 'deviceClaims'>;
+/** Null: no GPUs, or the region names none of this name. */
+export function gpuRequestOf(
+  { gpus: count, gpuName = '' }: Pick<EngineSpec, 'gpus' | 'gpuName'>,
+  { gpus, deviceClaims = [] }: Pick<KubernetesEngineSettings, 'gpus' | 'deviceClaims'>,
+): GpuRequest | null {
+  if (count === 0) return null;
+  return gpus === undefined ? claimRequestOf(gpuName, deviceClaims) : resourceRequestOf(gpuName, gpus);
+}
 
-export function resourceRequestOf({ gpus: count, gpuName = '' }: Gpus, { gpus }: Settings): ResourceRequest | null {
-  if (count === 0 || gpus === undefined) return null;
+function resourceRequestOf(gpuName: string, gpus: GpusOfCluster): ResourceRequest {
+  const ofModel = (resource: string, model: string): ResourceRequest => {
+    const nodeSelector = { ...gpus.nodeSelector, [gpus.nameLabel]: model };
+    return { kind: 'resource', resource, nodes: { ...gpus, nodeSelector } };
+  };
   for (const { resource, name } of gpus.parts ?? []) {
-    if (gpuName === resource) return { resource, model: null };
-    if (gpuName.endsWith(` ${name}`)) return { resource, model: modelOf(gpuName, name) };
+    if (gpuName === resource) return { kind: 'resource', resource, nodes: gpus };
+    if (gpuName.endsWith(` ${name}`)) return ofModel(resource, modelOf(gpuName, name));
   }
-  return { resource: gpus.resource, model: gpuName === '' || gpuName === gpus.resource ? null : gpuName };
+  if (gpuName === '' || gpuName === gpus.resource) return { kind: 'resource', resource: gpus.resource, nodes: gpus };
+  return ofModel(gpus.resource, gpuName);
 }
 
-export function claimRequestOf({ gpus, gpuName = '' }: Gpus, { deviceClaims = [] }: Settings): ClaimRequest | null {
-  if (gpus === 0) return null;
+function claimRequestOf(gpuName: string, claims: readonly DeviceClaim[]): ClaimRequest | null {
   const claim =
-    deviceClaims.find(({ part }) => part !== undefined && gpuName.endsWith(` ${part.name}`)) ??
-    deviceClaims.find(({ part }) => part === undefined);
+    claims.find(({ part }) => part !== undefined && gpuName.endsWith(` ${part.name}`)) ??
+    claims.find(({ part }) => part === undefined);
   if (claim === undefined) return null;
-  return { claim, model: claim.part === undefined ? gpuName : modelOf(gpuName, claim.part.name) };
+  const model = claim.part === undefined ? gpuName : modelOf(gpuName, claim.part.name);
+  return { kind: 'claim', claim, model, nodes: claim };
 }
 
 const modelOf = (gpuName: string, part: string): string => gpuName.slice(0, -part.length - 1);

@@ -17,7 +17,7 @@ import { ensureAccountNetwork } from './account-networks.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 import { refreshFiles } from './file-refresh.ts';
-import { claimRequestOf, resourceRequestOf } from './gpu-resources.ts';
+import { gpuRequestOf } from './gpu-resources.ts';
 import { destroyInstance } from './instance-ends.ts';
 import { controlSecret } from './manifests/control-secret.ts';
 import { claimTemplate } from './manifests/device-claim.ts';
@@ -93,7 +93,7 @@ const hadPullSecret = (present: StatefulSet | null, { imageRef }: EngineSpec): b
   present.spec?.template.spec?.imagePullSecrets !== undefined;
 
 function refuseUnsupported({ settings }: ClusterContext, spec: EngineSpec): void {
-  if (spec.gpus > 0 && resourceRequestOf(spec, settings) === null && claimRequestOf(spec, settings) === null)
+  if (spec.gpus > 0 && gpuRequestOf(spec, settings) === null)
     throw reject(
       `the region names no GPUs ${spec.gpuName ?? ''} of its cluster; set "gpus" or "deviceClaims" in the settings of the region`,
       'gpuMissing',
@@ -169,11 +169,13 @@ async function applyParts(
   const owner = { installation, uid };
   const { imageCredentials: credentials } = spec;
   const hasPorts = spec.nodePorts.length > 0;
-  const claimed = claimRequestOf(spec, settings);
+  const gpus = gpuRequestOf(spec, settings);
   await Promise.all([
     cluster.apply(resources.secrets, controlSecret(spec, owner), signal),
     cluster.apply(resources.services, headlessService(spec, owner), signal),
-    ...(claimed === null ? [] : [cluster.apply(resources.claimTemplates, claimTemplate(spec, claimed, owner), signal)]),
+    ...(gpus?.kind === 'claim'
+      ? [cluster.apply(resources.claimTemplates, claimTemplate(spec, gpus, owner), signal)]
+      : []),
     ...(credentials === undefined
       ? []
       : [cluster.apply(resources.secrets, pullSecret(spec, credentials, owner), signal)]),

@@ -6,7 +6,7 @@ import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { instanceIdOf, userId } from '../../../src/domain/kernel/ids.ts';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import type { EgressPolicy } from '../../../src/domain/regions/egress.ts';
-import { claimRequestOf } from '../../../src/engines/kubernetes/gpu-resources.ts';
+import { gpuRequestOf } from '../../../src/engines/kubernetes/gpu-resources.ts';
 import { claimTemplate } from '../../../src/engines/kubernetes/manifests/device-claim.ts';
 import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
@@ -112,8 +112,8 @@ describe('an instance', () => {
     const whole = { gpus: 2, gpuName: 'NVIDIA H200' };
     const part = { gpus: 1, gpuName: 'NVIDIA H200 MIG 1g.18gb' };
     const templateOf = (gpus: typeof whole) => {
-      const claimed = claimRequestOf(gpus, more);
-      if (claimed === null) throw new Error(`nothing claims ${gpus.gpuName}`);
+      const claimed = gpuRequestOf(gpus, more);
+      if (claimed?.kind !== 'claim') throw new Error(`nothing claims ${gpus.gpuName}`);
       return claimTemplate({ ...spec, ...gpus }, claimed, owner);
     };
     expectManifests('claim-instance', setOf(whole, more), templateOf(whole), templateOf(part));

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
 import type { KubernetesEngineSettings, NodePlacement } from '../../../domain/regions/kubernetes-settings.ts';
-import { claimRequestOf, resourceRequestOf } from '../gpu-resources.ts';
+import { gpuRequestOf, type GpuRequest } from '../gpu-resources.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
@@ -66,7 +66,7 @@ const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
 function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
-  const claimed = claimRequestOf(spec, settings);
+  const gpus = gpuRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
   return {
     automountServiceAccountToken: false,
@@ -76,15 +76,15 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
     ...(settings.userNamespaces ? { hostUsers: false } : {}),
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
-    ...placementOf(spec, settings),
+    ...placementOf(settings, gpus?.nodes),
     ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
-    ...(claimed === null
-      ? {}
-      : { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, claimed) }] }),
+    ...(gpus?.kind === 'claim'
+      ? { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, gpus) }] }
+      : {}),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
-    containers: [mainContainer(spec, settings, docker?.mounts ?? [])],
+    containers: [mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [] })],
     volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
   };
 }
@@ -102,13 +102,11 @@ function noticeHook(spec: EngineSpec, settings: KubernetesEngineSettings): Pick<
 function mainContainer(
   spec: EngineSpec,
   settings: KubernetesEngineSettings,
-  dockerMounts: readonly VolumeMount[],
+  { gpus, dockerMounts }: { gpus: GpuRequest | null; dockerMounts: readonly VolumeMount[] },
 ): Container {
   const { cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
-  const requested = resourceRequestOf(spec, settings);
-  if (requested !== null) limits[requested.resource] = String(spec.gpus);
-  const claims = claimRequestOf(spec, settings) === null ? {} : { claims: [{ name: POD_CLAIM }] };
+  if (gpus?.kind === 'resource') limits[gpus.resource] = String(spec.gpus);
   return {
     name: MAIN_CONTAINER,
     image: spec.imageRef,
@@ -119,12 +117,12 @@ function mainContainer(
     env: [
       { name: 'HOME', value: '/root' },
       // CUDA images say `all`, which can grant every GPU of the node. A device plugin says which.
-      ...(requested !== null ? [] : [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }]),
+      ...(gpus?.kind === 'resource' ? [] : [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }]),
     ],
     resources: {
       limits,
       requests: { ...limits, cpu: `${Math.max(1, Math.floor(spec.cpuMilli / cpuOvercommit))}m` },
-      ...claims,
+      ...(gpus?.kind === 'claim' ? { claims: [{ name: POD_CLAIM }] } : {}),
     },
     securityContext: {
       runAsUser: 0,
@@ -196,17 +194,12 @@ const lowPortsOf = ({ networkImage }: KubernetesEngineSettings): Pick<PodSpec, '
     : { securityContext: { sysctls: [{ name: 'net.ipv4.ip_unprivileged_port_start', value: '0' }] } };
 
 function placementOf(
-  spec: EngineSpec,
-  settings: KubernetesEngineSettings,
+  ofAll: NodePlacement,
+  ofGpus: NodePlacement = {},
 ): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
-  const requested = resourceRequestOf(spec, settings);
-  const ofGpus: NodePlacement = (requested === null ? claimRequestOf(spec, settings)?.claim : settings.gpus) ?? {};
-  const { nameLabel } = settings.gpus ?? {};
-  const model = requested?.model ?? null;
-  const byModel = nameLabel === undefined || model === null ? {} : { [nameLabel]: model };
-  const nodeSelector = { ...settings.nodeSelector, ...ofGpus.nodeSelector, ...byModel };
-  const tolerations = [...(settings.tolerations ?? []), ...(ofGpus.tolerations ?? [])];
-  const matchExpressions = [...(settings.nodeAffinity ?? []), ...(ofGpus.nodeAffinity ?? [])];
+  const nodeSelector = { ...ofAll.nodeSelector, ...ofGpus.nodeSelector };
+  const tolerations = [...(ofAll.tolerations ?? []), ...(ofGpus.tolerations ?? [])];
+  const matchExpressions = [...(ofAll.nodeAffinity ?? []), ...(ofGpus.nodeAffinity ?? [])];
   const required = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),
