@@ -8,7 +8,7 @@ import { largestHosts } from '../../domain/regions/host-sizes.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
-import { devicesByNode, readDevices, type ClaimableDevices } from './device-slices.ts';
+import { devicesByNode, noDevices, readDevices, type ClaimableDevices } from './device-slices.ts';
 import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
@@ -75,7 +75,7 @@ async function claimableDevices(
     return await readDevices(cluster, settings, signal);
   } catch (error) {
     if (!(error instanceof EngineFault)) throw error;
-    return { slices: [], families: [], why: error.message };
+    return { ...noDevices, why: error.message };
   }
 }
 
@@ -105,7 +105,7 @@ export function probeOf(
   all: readonly Node[],
   gitVersion: string,
   settings: KubernetesEngineSettings,
-  claimable: ClaimableDevices = { slices: [], families: [] },
+  claimable = noDevices,
 ): Probe {
   const nodes = all.filter(isUsable);
   const claimed = devicesByNode(claimable);

@@ -80,17 +80,21 @@ function valueOf({ string, bool, int, version }: Attribute): unknown {
 }
 
 /** Names without a domain have that of the driver. A domain that no name has is empty, no error. */
-function byDomain<Item>(driver: string, items: Readonly<Record<string, Item>>, convert: (item: Item) => unknown) {
-  const domains = new Map<string, Map<string, unknown>>();
+export function byDomain<Item, Value>(
+  driver: string,
+  items: Readonly<Record<string, Item>>,
+  convert: (item: Item) => Value,
+) {
+  const domains = new Map<string, Map<string, Value>>();
   for (const [qualified, item] of Object.entries(items)) {
     const [domain, name] = qualified.includes('/') ? qualified.split('/', 2) : [driver, qualified];
     if (domain === undefined || name === undefined) continue;
-    const ofDomain = domains.get(domain) ?? new Map<string, unknown>();
+    const ofDomain = domains.get(domain) ?? new Map<string, Value>();
     domains.set(domain, ofDomain.set(name, convert(item)));
   }
   // The library knows maps by their constructor.
   return Object.assign(new Map(domains), {
     has: () => true,
-    get: (domain: string) => domains.get(domain) ?? new Map<string, unknown>(),
+    get: (domain: string): ReadonlyMap<string, Value> => domains.get(domain) ?? new Map<string, Value>(),
   });
 }

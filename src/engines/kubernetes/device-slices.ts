@@ -8,11 +8,11 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import { quantityOf } from '../../kubernetes/quantity.ts';
 import type { Probe } from '../contract.ts';
 import { reject } from './cluster-faults.ts';
-import { selectorOf, type DeviceSelector } from './device-selectors.ts';
+import { byDomain, selectorOf, type DeviceSelector } from './device-selectors.ts';
 
 const MIB = 2 ** 20;
 
-export interface DeviceFamily {
+interface DeviceFamily {
   claim: DeviceClaim;
   selectors: readonly DeviceSelector[];
 }
@@ -23,12 +23,14 @@ export interface ClaimableDevices {
   why?: string;
 }
 
+export const noDevices: ClaimableDevices = { slices: [], families: [] };
+
 export async function readDevices(
   cluster: Pick<Cluster, 'list'>,
   { deviceClaims: claims = [] }: Pick<KubernetesEngineSettings, 'deviceClaims'>,
   signal: AbortSignal,
 ): Promise<ClaimableDevices> {
-  if (claims.length === 0) return { slices: [], families: [] };
+  if (claims.length === 0) return noDevices;
   try {
     const [classes, slices] = await Promise.all([
       cluster.list(resources.deviceClasses, signal),
@@ -105,11 +107,16 @@ function gpuOf(
   { modelAttribute, part }: DeviceClaim,
 ): Probe['devices'][number] | undefined {
   const [domain = '', attribute = ''] = modelAttribute.split('/');
-  const ofDomain = <Value>(values: Readonly<Record<string, Value>>, member: string): Value | undefined =>
-    values[`${domain}/${member}`] ?? (domain === driver ? values[member] : undefined);
-  const model = ofDomain(attributes, attribute)?.string;
-  if (model === undefined || model === '') return undefined;
-  const memoryMiB = Math.floor(quantityOf(ofDomain(capacity, 'memory')?.value ?? '') / MIB);
+  const model =
+    byDomain(driver, attributes, ({ string }) => string ?? '')
+      .get(domain)
+      ?.get(attribute) ?? '';
+  if (model === '') return undefined;
+  const memory =
+    byDomain(driver, capacity, ({ value }) => quantityOf(value))
+      .get(domain)
+      ?.get('memory') ?? 0;
+  const memoryMiB = Math.floor(memory / MIB);
   return {
     kind: 'gpu',
     name: part === undefined ? model : `${model} ${part.name}`,
