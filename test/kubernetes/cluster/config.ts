@@ -90,8 +90,6 @@ state = "/run/containerd"
   sandbox_image = "${pauseImage}"
   # Lower scores need CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
-  enable_cdi = true
-  cdi_spec_dirs = ["/var/run/cdi"]
   disable_apparmor = true
   disable_hugetlb_controller = true
   tolerate_missing_hugetlb_controller = true

@@ -1,17 +1,15 @@
-// Dra-driver prepares devices that no hardware is behind: a container finds the names of those that
-// it was given in its environment. Tests write the ResourceSlices that offer them.
+// Dra-driver prepares devices that no hardware is behind: it changes nothing in the container. Tests
+// write the ResourceSlices that offer them.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"log"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +24,6 @@ var (
 	config = flag.String("kubeconfig", "", "file with the login to the API server")
 	socket = flag.String("socket", "", "socket of the driver")
 	plugin = flag.String("registration", "", "socket by which the kubelet finds the driver")
-	specs  = flag.String("specs", "/var/run/cdi", "folder of CDI specs")
 )
 
 type server struct {
@@ -34,17 +31,6 @@ type server struct {
 	registration.UnimplementedRegistrationServer
 	client kubernetes.Interface
 }
-
-type edits struct {
-	Env []string `json:"env"`
-}
-
-type device struct {
-	Name  string `json:"name"`
-	Edits edits  `json:"containerEdits"`
-}
-
-func (s *server) specOf(uid string) string { return filepath.Join(*specs, "claim-"+uid+".json") }
 
 func (s *server) prepare(ctx context.Context, claim *dra.Claim) ([]*dra.Device, error) {
 	found, err := s.client.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
@@ -54,24 +40,14 @@ func (s *server) prepare(ctx context.Context, claim *dra.Claim) ([]*dra.Device, 
 	if string(found.UID) != claim.Uid || found.Status.Allocation == nil {
 		return nil, errors.New("the claim is not allocated")
 	}
-	kind := *driver + "/claim"
 	var given []*dra.Device
-	var described []device
 	for _, result := range found.Status.Allocation.Devices.Results {
-		if result.Driver != *driver {
-			continue
+		if result.Driver == *driver {
+			given = append(given, &dra.Device{RequestNames: []string{result.Request}, PoolName: result.Pool,
+				DeviceName: result.Device})
 		}
-		name := claim.Uid + "-" + result.Device
-		variable := "DEVICE_" + strings.ToUpper(strings.ReplaceAll(result.Device, "-", "_")) + "=" + result.Pool
-		described = append(described, device{Name: name, Edits: edits{Env: []string{variable}}})
-		given = append(given, &dra.Device{RequestNames: []string{result.Request}, PoolName: result.Pool,
-			DeviceName: result.Device, CdiDeviceIds: []string{kind + "=" + name}})
 	}
-	text, err := json.Marshal(map[string]any{"cdiVersion": "0.6.0", "kind": kind, "devices": described})
-	if err != nil {
-		return nil, err
-	}
-	return given, os.WriteFile(s.specOf(claim.Uid), text, 0o644)
+	return given, nil
 }
 
 func (s *server) NodePrepareResources(ctx context.Context, q *dra.NodePrepareResourcesRequest) (*dra.NodePrepareResourcesResponse, error) {
@@ -91,11 +67,7 @@ func (s *server) NodePrepareResources(ctx context.Context, q *dra.NodePrepareRes
 func (s *server) NodeUnprepareResources(_ context.Context, q *dra.NodeUnprepareResourcesRequest) (*dra.NodeUnprepareResourcesResponse, error) {
 	answer := &dra.NodeUnprepareResourcesResponse{Claims: map[string]*dra.NodeUnprepareResourceResponse{}}
 	for _, claim := range q.Claims {
-		one := &dra.NodeUnprepareResourceResponse{}
-		if err := os.RemoveAll(s.specOf(claim.Uid)); err != nil {
-			one.Error = err.Error()
-		}
-		answer.Claims[claim.Uid] = one
+		answer.Claims[claim.Uid] = &dra.NodeUnprepareResourceResponse{}
 	}
 	return answer, nil
 }
@@ -123,9 +95,6 @@ func serve(on *grpc.Server, path string) {
 
 func main() {
 	flag.Parse()
-	if err := os.MkdirAll(*specs, 0o755); err != nil {
-		log.Fatal(err)
-	}
 	login, err := clientcmd.BuildConfigFromFlags("", *config)
 	if err != nil {
 		log.Fatal(err)
