@@ -93,7 +93,7 @@ function show(value: unknown): string {
     const shown = value.slice(0, SHOWN_ITEMS).map((item) => (typeof item === 'object' ? '{…}' : show(item)));
     return `[${shown.join(',')}${value.length > SHOWN_ITEMS ? ',…' : ''}]`;
   }
-  return String(value);
+  return typeof value === 'object' && value !== null ? '{…}' : String(value);
 }
 
 /** Escapes control characters and lone surrogates as JSON does, and bidirectional marks. */
