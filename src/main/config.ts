@@ -14,7 +14,8 @@ import type { GpuTurns } from '../engines/docker/client/host-gpus.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
 import { moneyRulesOf, moneySettings } from './money-config.ts';
-import { issuerOf, rolesByGroupOf, signOnOf } from './sign-on-config.ts';
+import { hostName, list, text } from './setting-types.ts';
+import { signOnOf, signOnSettings } from './sign-on-config.ts';
 import { unknownSettings } from './unknown-settings.ts';
 
 /** Equals the version of `package.json`. */
@@ -32,15 +33,6 @@ export interface Address {
 
 export const hostPort = ({ host, port }: Address): string =>
   host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-
-/** A text that `parse` accepts; null refuses with the message. */
-const text = <Value>(parse: (given: string) => Value | null, message: string) =>
-  z.string().transform((given, ctx) => {
-    const value = parse(given);
-    if (value !== null) return value;
-    ctx.addIssue({ code: 'custom', message });
-    return z.NEVER;
-  });
 
 const address = text((given): Address | null => {
   const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(given);
@@ -61,19 +53,6 @@ const portRange = text((given) => {
 const url = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
   .transform((given) => new URL(given).origin);
-
-const list = <Item extends z.ZodType<unknown, string>>(item: Item) =>
-  z
-    .string()
-    .transform((text) => text.split(',').map((part) => part.trim()))
-    .pipe(z.array(item));
-
-const hostName = z
-  .string()
-  .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i, {
-    error: 'must be host names without ports, separated by commas, for example berth.example.org,berth',
-  })
-  .toLowerCase();
 
 const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
@@ -254,22 +233,7 @@ const schema = z.object({
   BERTH_ARCHIVE_REGISTRY: archiveRegistry.optional(),
   BERTH_ARCHIVE_REGISTRY_USERNAME: z.string().min(1).optional(),
   BERTH_ARCHIVE_REGISTRY_PASSWORD: z.string().min(1).optional(),
-  BERTH_OIDC_ISSUER: text(issuerOf, 'must be the https URL of a login provider, as it names itself').optional(),
-  BERTH_OIDC_CLIENT_ID: z.string().min(1).optional(),
-  BERTH_OIDC_CLIENT_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
-  BERTH_OIDC_SCOPES: z
-    .string()
-    .regex(/\bopenid\b/, { error: 'must be scopes with "openid", for example openid profile email groups' })
-    .default('openid profile email'),
-  BERTH_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
-  BERTH_OIDC_GROUPS_CLAIM: z.string().default('groups'),
-  BERTH_OIDC_EMAIL_DOMAINS: list(hostName).optional(),
-  BERTH_OIDC_GROUPS: list(z.string().min(1, { error: 'must be names of groups, separated by commas' })).optional(),
-  BERTH_OIDC_ROLES: text(
-    rolesByGroupOf,
-    'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops',
-  ).optional(),
-  BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
+  ...signOnSettings,
   BERTH_STRIPE_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
   BERTH_LOG_FORMAT: z.enum(['auto', 'readable', 'json']).default('auto'),

@@ -24,7 +24,10 @@ export type ControlDeps = KernelOptions &
   MoneyOptions &
   StorageOptions &
   RegionOptions &
-  ComputeOptions;
+  ComputeOptions & {
+    /** Further sentences of the health page; default: none. */
+    troubles?: () => string[];
+  };
 
 export function makeControl(options: ControlDeps) {
   const { parts: kernel, tasks: kernelTasks, retention } = wireKernel(options);
@@ -62,7 +65,7 @@ export function makeControl(options: ControlDeps) {
     ...storage.useCases,
     ...regions.useCases(needs),
     ...compute.useCases,
-    ...healthOf({ ...kernel, ...access.parts }),
+    ...healthOf({ ...kernel, ...access.parts, troubles: options.troubles ?? (() => []) }),
     tasks: { list: async () => scheduler.statuses(), due: () => dueKinds(store.read) },
     versionOf: async (accountId) => store.versionOf(accountId),
   };
@@ -138,7 +141,11 @@ const healthOf = ({
   log,
   reserve,
   audit,
-}: Kernel & Pick<AccessParts, 'audit'>): Pick<Control, 'health' | 'refuseIfFull'> => ({
+  troubles: others,
+}: Kernel & Pick<AccessParts, 'audit'> & Required<Pick<ControlDeps, 'troubles'>>): Pick<
+  Control,
+  'health' | 'refuseIfFull'
+> => ({
   async health() {
     try {
       await store.ping();
@@ -150,6 +157,7 @@ const healthOf = ({
     const troubles = [
       ...(reserve.isFull() ? [FULL_TEXT] : []),
       ...(unwritten === 0 ? [] : [`${unwritten} records of the audit log wait to be stored`]),
+      ...others(),
     ];
     const texts = regions.all().map(({ health }) => health.text);
     return { ready: true, isDegraded: troubles.length > 0, text: [...troubles, ...texts].join('; ') };

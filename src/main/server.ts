@@ -16,7 +16,7 @@ import type { InstanceType, Region } from '../domain/regions/catalog.ts';
 import type { RegionId } from '../domain/kernel/ids.ts';
 import { idlePolicy, type IdleLimits } from '../domain/compute/idle.ts';
 import type { Limits } from '../domain/compute/instance-states.ts';
-import { makeLoginProvider, type LoginProvider } from '../edge/http/access/login-provider.ts';
+import { makeLoginProvider, type OwnLoginProvider } from '../edge/http/access/login-provider.ts';
 import { SIGN_ON_PATHS } from '../edge/http/access/single-sign-on.ts';
 import { makeApi } from '../edge/http/api.ts';
 import { makeTerminalClient } from '../edge/link/terminal-client.ts';
@@ -113,12 +113,14 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const gatewayPort = gateway?.port ?? config.gatewayListen.port;
   const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
   const offered = await saveRegion(options, store, host, addresses.domain);
-  const made = await makeRunningControl(options, store, { host, addresses, secretsKey, guards }, cleanups);
+  const loginProvider = await openLoginProvider(config, log, addresses.apiUrl);
+  const given = { host, addresses, secretsKey, guards, loginProvider };
+  const made = await makeRunningControl(options, store, given, cleanups);
   const { running } = made;
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
   await running.applyPrices();
-  const parts: Parts = { ...host, ...made, config, log, store, addresses };
+  const parts: Parts = { ...host, ...made, config, log, store, addresses, loginProvider };
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
@@ -245,10 +247,16 @@ async function saveRegion(
   return { offer, example: { region: regionId, imageId: shown?.id ?? '', instanceTypeId: types[0]?.id ?? '' } };
 }
 
+interface Given extends Pick<Parts, 'addresses' | 'loginProvider'> {
+  host: Host;
+  secretsKey: Uint8Array;
+  guards: Guards;
+}
+
 async function makeRunningControl(
   { config, log, time = realTime, limits = {}, idleLimits = {}, openRegionBy = makeOpenRegion }: ServerOptions,
   store: Store,
-  { host, addresses, secretsKey, guards }: { host: Host; addresses: Addresses; secretsKey: Uint8Array; guards: Guards },
+  { host, addresses, secretsKey, guards, loginProvider }: Given,
   cleanups: Cleanup[],
 ): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
   const { installation, regionId, dataDiskGB, drivers } = host;
@@ -325,6 +333,7 @@ async function makeRunningControl(
     stripeSecret:
       config.stripeSecretFile === null ? undefined : (await readFile(config.stripeSecretFile, 'utf8')).trim(),
     alone: true,
+    ...(loginProvider && { troubles: () => [loginProvider.trouble()].filter((text) => text !== null) }),
   });
   await running.access.ensureSigningKey();
   return { running, servedRegions };
@@ -339,9 +348,13 @@ interface Parts extends Host {
   servedRegions: ServedRegions;
   /** The API's own port may differ: 0 lets the system choose. */
   addresses: Addresses;
+  loginProvider: OwnLoginProvider | null;
 }
 
-async function listenApi({ config, log, running, addresses }: Parts, cleanups: Cleanup[]): Promise<number> {
+async function listenApi(
+  { config, log, running, addresses, loginProvider }: Parts,
+  cleanups: Cleanup[],
+): Promise<number> {
   const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
   cleanups.push(async () => tls?.stop());
   const { apiConnections: connections } = await readFileShares(config.role);
@@ -357,7 +370,7 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     hosts: apiHostsOf(config),
     corsOrigins: config.corsOrigins,
     trustedProxies: config.trustedProxies,
-    loginProvider: await openLoginProvider(config, log, addresses.apiUrl),
+    loginProvider,
     connections,
     addressRate: config.addressRate,
     consoleFolder: CONSOLE_FOLDER,
@@ -369,7 +382,7 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
   return typeof address === 'object' ? address.port : config.listen.port;
 }
 
-async function openLoginProvider({ signOn }: Config, log: Logger, apiUrl: string): Promise<LoginProvider | null> {
+async function openLoginProvider({ signOn }: Config, log: Logger, apiUrl: string): Promise<OwnLoginProvider | null> {
   if (signOn === null) return null;
   const { secretFile, ...settings } = signOn;
   const clientSecret = (await readFile(secretFile, 'utf8')).trim();
@@ -416,10 +429,11 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
 
 /** Pulls and offers images while the server already serves. */
 function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]): void {
-  const { config, log, running, drivers } = parts;
+  const { config, log, running, drivers, loginProvider } = parts;
   const [image] = drivers.images;
   const stopping = new AbortController();
   const preparations = [
+    ...(loginProvider === null ? [] : [loginProvider.check()]),
     ...(image
       ? [
           prepareImage(

@@ -1,21 +1,11 @@
 /** Settings of a login provider of OpenID Connect. */
+import { z } from 'zod';
 import { roles, type Role } from '../domain/access/roles.ts';
-
-interface SignOnSettings {
-  BERTH_OIDC_ISSUER?: string | undefined;
-  BERTH_OIDC_CLIENT_ID?: string | undefined;
-  BERTH_OIDC_CLIENT_SECRET_FILE?: string | undefined;
-  BERTH_OIDC_SCOPES: string;
-  BERTH_OIDC_NAME_CLAIM: string;
-  BERTH_OIDC_GROUPS_CLAIM: string;
-  BERTH_OIDC_EMAIL_DOMAINS?: string[] | undefined;
-  BERTH_OIDC_GROUPS?: string[] | undefined;
-  BERTH_OIDC_ROLES?: ReadonlyMap<string, Role> | undefined;
-  BERTH_OIDC_LINK: 'off' | 'verified-email';
-}
+import { tokenAuths } from '../edge/http/access/login-provider.ts';
+import { hostName, list, text } from './setting-types.ts';
 
 /** Over plain HTTP only on this machine: tokens would be readable. */
-export function issuerOf(given: string): string | null {
+function issuerOf(given: string): string | null {
   const parsed = URL.parse(given);
   if (!parsed || parsed.search + parsed.hash !== '') return null;
   const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(parsed.hostname);
@@ -23,7 +13,7 @@ export function issuerOf(given: string): string | null {
 }
 
 /** `admin=group,operator=group`; null for another form. */
-export function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null {
+function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null {
   const byGroup = new Map<string, Role>();
   for (const part of given.split(',')) {
     const [name, group = ''] = part.trim().split(/=(.*)/s);
@@ -33,6 +23,29 @@ export function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null 
   }
   return byGroup;
 }
+
+export const signOnSettings = {
+  BERTH_OIDC_ISSUER: text(issuerOf, 'must be the https URL of a login provider, as it names itself').optional(),
+  BERTH_OIDC_DISPLAY_NAME: z.string().max(60, { error: 'must have at most 60 characters' }).optional(),
+  BERTH_OIDC_CLIENT_ID: z.string().min(1).optional(),
+  BERTH_OIDC_CLIENT_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
+  BERTH_OIDC_TOKEN_AUTH: z.enum(tokenAuths).optional(),
+  BERTH_OIDC_SCOPES: z
+    .string()
+    .regex(/\bopenid\b/, { error: 'must be scopes with "openid", for example openid profile email groups' })
+    .default('openid profile email'),
+  BERTH_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
+  BERTH_OIDC_GROUPS_CLAIM: z.string().default('groups'),
+  BERTH_OIDC_EMAIL_DOMAINS: list(hostName).optional(),
+  BERTH_OIDC_GROUPS: list(z.string().min(1, { error: 'must be names of groups, separated by commas' })).optional(),
+  BERTH_OIDC_ROLES: text(
+    rolesByGroupOf,
+    'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops',
+  ).optional(),
+  BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
+};
+
+type SignOnSettings = z.output<z.ZodObject<typeof signOnSettings>>;
 
 /** Null without a provider. `wrong` makes the error of a setting. */
 export function signOnOf(data: SignOnSettings, wrong: (setting: string, reason: string) => Error) {
@@ -57,5 +70,13 @@ export function signOnOf(data: SignOnSettings, wrong: (setting: string, reason: 
     rolesByGroup: data.BERTH_OIDC_ROLES ?? new Map<string, Role>(),
     linksByEmail: data.BERTH_OIDC_LINK === 'verified-email',
   };
-  return { issuer, clientId, secretFile, scopes: data.BERTH_OIDC_SCOPES, rules };
+  return {
+    issuer,
+    displayName: data.BERTH_OIDC_DISPLAY_NAME ?? null,
+    clientId,
+    secretFile,
+    tokenAuth: data.BERTH_OIDC_TOKEN_AUTH ?? null,
+    scopes: data.BERTH_OIDC_SCOPES,
+    rules,
+  };
 }

@@ -40,6 +40,17 @@ export function claimsOf(
   return taken;
 }
 
+/** Whether another source may hold a claim that the rules read. */
+export function lacksClaims(rules: SignOnRules, claims: Claims): boolean {
+  const { nameClaim, groupsClaim, emailDomains, groups, rolesByGroup, linksByEmail } = rules;
+  const needed = [
+    nameClaim,
+    ...(emailDomains.length > 0 || linksByEmail ? EMAIL : []),
+    ...(groups.length > 0 || rolesByGroup.size > 0 ? [groupsClaim] : []),
+  ];
+  return needed.some((claim) => claims[claim] === undefined);
+}
+
 export interface Identity {
   issuer: string;
   subject: string;

@@ -3,43 +3,23 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import { makeClient } from '../../../src/contract/client.ts';
 import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import type { SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
-import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/access/login-provider.ts';
-import { Browser, CLIENT, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
+import type { LoginProvider } from '../../../src/edge/http/access/login-provider.ts';
+import { Browser, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
 import { startApi, startEdge, type BareApi, type TestApi } from './harness.ts';
-
-const rules: SignOnRules = {
-  nameClaim: 'preferred_username',
-  groupsClaim: 'groups',
-  emailDomains: ['example.org'],
-  groups: [],
-  rolesByGroup: new Map(),
-  linksByEmail: false,
-};
-
-const PUBLIC = 'http://berth.test';
+import { atCallback, expectRefused, makeProviderOf, newPerson, PUBLIC, REDIRECT, rules } from './sign-on-fixture.ts';
 
 let api: TestApi;
 let edge: BareApi;
 let provider: TestProvider;
 let current: SignOnRules;
-const providerOf = (given: TestProvider): LoginProvider =>
-  makeLoginProvider(
-    {
-      issuer: given.issuer,
-      clientId: CLIENT.client_id,
-      clientSecret: CLIENT.client_secret,
-      scopes: 'openid profile email',
-      redirectUri: `${PUBLIC}/api/user/oidc/callback`,
-      rules,
-    },
-    { warn: () => {} },
-  );
+const providerOf = (given: TestProvider): LoginProvider => makeProviderOf(given).loginProvider;
 beforeAll(async () => {
   api = await startApi();
-  provider = await startProvider(`${PUBLIC}/api/user/oidc/callback`);
-  const { issuer, begin, finish } = providerOf(provider);
+  provider = await startProvider(REDIRECT);
+  const { issuer, displayName, begin, finish } = providerOf(provider);
   const loginProvider: LoginProvider = {
     issuer,
+    displayName,
     begin,
     finish,
     get rules() {
@@ -58,14 +38,7 @@ afterAll(async () => {
   await api.stop();
 });
 
-let people = 0;
-function person(claims: Record<string, unknown> = {}): { sub: string; name: string; email: string } {
-  const name = `person-${(people += 1)}`;
-  const email = `${name}@example.org`;
-  provider.visitor.sub = `sub-${people}`;
-  provider.people.set(provider.visitor.sub, { preferred_username: name, email, email_verified: true, ...claims });
-  return { sub: provider.visitor.sub, name, email };
-}
+const person = (claims?: Record<string, unknown>) => newPerson(provider, claims);
 
 const logIn = (browser = newBrowser(), query = ''): Promise<Visit> =>
   browser.open(`${edge.origin}/api/user/oidc/login${query}`, ({ pathname }) => pathname === '/');
@@ -78,11 +51,6 @@ const clientOf = (browser: Browser) =>
 
 const accounts = async (search: string) =>
   (await api.wired.control.accounts.list({ search }, { currentPage: 1, pageSize: 10 })).accounts;
-
-const expectRefused = (visit: Visit, status: number, why: RegExp): void => {
-  expect(visit).toMatchObject({ status, text: expect.stringMatching(new RegExp(why, 'i')) });
-  expect(visit.headers.get('content-type')).toBe('text/html; charset=utf-8');
-};
 
 test('makes an account at the first login, opens it at the next, and a logout ends the login', async () => {
   const { name, email } = person();
@@ -174,7 +142,6 @@ test('refuses a disabled account', async () => {
 test('finishes a login in the browser that began it, once, and with its own state', async () => {
   person();
   const browser = newBrowser();
-  const atCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
   const { url } = await browser.open(`${edge.origin}/api/user/oidc/login`, atCallback);
   expectRefused(await newBrowser().open(url.href), 401, /no login is under way in this browser/);
   const other = newBrowser();
@@ -200,11 +167,12 @@ test('finishes a login in the browser that began it, once, and with its own stat
 
 test('finishes a login once, also with a provider that accepts a code twice, and after a failure', async () => {
   person();
-  const { issuer, begin, finish } = providerOf(provider);
+  const { issuer, displayName, begin, finish } = providerOf(provider);
   const answers = new Map<string, ReturnType<LoginProvider['finish']>>();
   let isBroken = true;
   const lenient: LoginProvider = {
     issuer,
+    displayName,
     rules,
     begin,
     async finish(query, pending) {
@@ -243,7 +211,7 @@ test('refuses an ID token whose signature is not of a key of the provider', asyn
 
 test('takes an email and its verification from one source, and groups and name from the ID token first', async () => {
   current = { ...rules, emailDomains: [], linksByEmail: true, rolesByGroup: new Map([['bosses', 'admin' as const]]) };
-  const victim = { username: `victim-${people}`, email: `victim-${people}@example.org` };
+  const victim = { username: 'victim', email: 'victim@example.org' };
   await api.admin.client.createUser({ ...victim, password: 'four words not common' });
   const mallory = person({ groups: ['bosses'] });
   provider.inIdToken.set(mallory.sub, { email: victim.email, groups: ['guests'] });
@@ -286,6 +254,15 @@ test('is linked from the login page, and leads back to it with the address asked
   const back = await browser.open(`${edge.origin}${link.replaceAll('&#38;', '&')}`);
   expect(back).toMatchObject({ status: 200, text: expect.stringContaining('Continue as person-') });
   expect(back.url.searchParams.get('to')).toBe(to);
+});
+
+test('is linked by the name that the operator gives the provider', async () => {
+  const { loginProvider } = makeProviderOf(provider, { displayName: 'your <company> account' });
+  const named = await startEdge(api.wired.control, { loginProvider });
+  onTestFinished(() => named.stop());
+  expect((await newBrowser().open(`${named.origin}/login`)).text).toContain(
+    '>Log in with your &#60;company&#62; account</a>',
+  );
 });
 
 test.each(['/instances?status=Running', '/operator/fleet'])('leads back to the view %s of the console', async (to) => {

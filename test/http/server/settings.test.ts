@@ -7,11 +7,14 @@ import { request } from 'node:https';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { generate } from 'selfsigned';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CLIENT, startProvider, type TestProvider } from '../../fixtures/login-provider.ts';
 import { startServerProcess, until, PASSWORD, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const files = { folder: '', cert: '', key: '' };
+let loginProvider: TestProvider;
 
 let server: ServerProcess;
 beforeAll(async () => {
@@ -19,6 +22,8 @@ beforeAll(async () => {
   files.cert = join(files.folder, 'cert.pem');
   files.key = join(files.folder, 'key.pem');
   await write('first.test');
+  await writeFile(join(files.folder, 'secret'), CLIENT.client_secret);
+  loginProvider = await startProvider('https://berth.example.org/api/user/oidc/callback');
   server = await startServerProcess({
     nodePorts: '32300-32309',
     settings: {
@@ -30,11 +35,16 @@ beforeAll(async () => {
       BERTH_API_URL: 'https://berth.example.org',
       BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8',
       BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '1',
+      BERTH_OIDC_ISSUER: `${loginProvider.issuer}/realms/none`,
+      BERTH_OIDC_CLIENT_ID: CLIENT.client_id,
+      BERTH_OIDC_CLIENT_SECRET_FILE: join(files.folder, 'secret'),
+      BERTH_OIDC_EMAIL_DOMAINS: 'example.org',
     },
   });
 });
 afterAll(async () => {
   await server?.stop();
+  await loginProvider?.stop();
   await rm(files.folder, { recursive: true });
 });
 
@@ -122,6 +132,23 @@ test('warns about trusted proxies that contain the networks of instances', () =>
   expect(server.output()).toMatch(
     /"ranges":\["10\.0\.0\.0\/8"\].*BERTH_TRUSTED_PROXIES contains addresses of instances/,
   );
+});
+
+test('says in the log and on the health page what is wrong with the login provider', async () => {
+  const why = /\/realms\/none\/\.well-known\/openid-configuration answers 404: check BERTH_OIDC_ISSUER/;
+  const shown = await until(
+    () =>
+      new Promise<string>((resolve, reject) => {
+        const url = `${server.apiUrl.replace('http:', 'https:')}/readyz`;
+        const asked = request(url, { rejectUnauthorized: false, agent: false }, (reply) => {
+          text(reply).then(resolve, reject);
+        });
+        asked.on('error', reject).end();
+      }),
+    (answer) => why.test(answer),
+  );
+  expect(JSON.parse(shown)).toMatchObject({ ready: true, status: 'degraded' });
+  expect(server.output()).toMatch(why);
 });
 
 test('closes a stalled client of the gateway after the configured time', async () => {

@@ -56,7 +56,7 @@ test('docs/reference/errors.md lists each code with its HTTP status', () => {
 });
 
 test('docs/reference/settings.md lists exactly the settings of the server, and BERTH_SETUP of the scripts', () => {
-  const sources = read('src/main/config.ts') + read('src/main/money-config.ts');
+  const sources = ['config', 'money-config', 'sign-on-config'].map((name) => read(`src/main/${name}.ts`)).join('\n');
   const schema = [...sources.matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
   const listed = [...read('docs/reference/settings.md').matchAll(/^\| (.*?) \|/gm)].flatMap(
     ([, cell = '']) => cell.match(/\bBERTH_\w+/g) ?? [],

@@ -14,9 +14,13 @@ test('reads a login provider, and none by default', () => {
     ...whole,
     BERTH_OIDC_ROLES: 'admin=berth-admins,operator=cn=ops',
     BERTH_OIDC_LINK: 'verified-email',
+    BERTH_OIDC_TOKEN_AUTH: 'client_secret_post',
+    BERTH_OIDC_DISPLAY_NAME: 'the Example account',
   });
   expect(signOn).toEqual({
     issuer: whole.BERTH_OIDC_ISSUER,
+    displayName: 'the Example account',
+    tokenAuth: 'client_secret_post',
     clientId: 'berth',
     secretFile: '/etc/berth/oidc-secret',
     scopes: 'openid profile email',
@@ -44,6 +48,7 @@ test.each<[Record<string, string | undefined>, RegExp]>([
   [{ BERTH_OIDC_ISSUER: 'http://login.example.org' }, /must be the https URL/],
   [{ BERTH_OIDC_ISSUER: 'https://login.example.org/?a' }, /must be the https URL/],
   [{ BERTH_OIDC_SCOPES: 'profile' }, /must be scopes with "openid"/],
+  [{ BERTH_OIDC_TOKEN_AUTH: 'none' }, /BERTH_OIDC_TOKEN_AUTH: .*client_secret_basic/],
   [{ BERTH_OIDC_ROLES: 'root=a' }, /must be roles/],
   [{ BERTH_OIDC_ROLES: 'admin=' }, /must be roles/],
   [{ BERTH_OIDC_ROLES: 'admin=a,user=a' }, /must be roles/],

@@ -75,8 +75,15 @@ ${body}
 
 export const paragraph = (text: string): string => `<p>${escaped(text)}</p>`;
 
-export const failurePage = (trouble: string, texts: FormTexts): string =>
-  page(texts, texts.notPossible, paragraph(trouble));
+interface Link {
+  href: string;
+  text: string;
+}
+
+export const linkTo = ({ href, text }: Link): string => `<p><a href="${escaped(href)}">${escaped(text)}</a></p>`;
+
+export const failurePage = (trouble: string, texts: FormTexts, link?: Link): string =>
+  page(texts, texts.notPossible, [paragraph(trouble), ...(link ? [linkTo(link)] : [])].join('\n'));
 
 const asSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;

@@ -16,9 +16,19 @@ import { LOGIN_PATH, returnTarget } from '../../gateway/login-link.ts';
 import type { InstanceTarget } from '../../gateway/routing.ts';
 import { auditNoteOf } from '../audit-hook.ts';
 import type { LoginProvider } from './login-provider.ts';
-import { SIGN_ON_PATHS } from './single-sign-on.ts';
+import { signOnAddress } from './single-sign-on.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from '../credentials.ts';
-import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import {
+  alert,
+  failurePage,
+  formOf,
+  linkTo,
+  MAX_FORM_BYTES,
+  page,
+  paragraph,
+  refuseOnPage,
+  sendPage,
+} from './form-page.ts';
 import { formTextsFor, type FormTexts } from './form-texts.ts';
 import { escaped, HTML_TYPE } from '../html.ts';
 import { setCommonHeaders } from '../reply-headers.ts';
@@ -26,7 +36,7 @@ import { parameterOf } from '../request.ts';
 import { makeValidate } from '../validate.ts';
 
 interface LoginPageDeps {
-  loginProvider?: Pick<LoginProvider, 'issuer'> | null;
+  loginProvider?: Pick<LoginProvider, 'displayName'> | null;
   control: Pick<Control, 'access' | 'instances'>;
   gatewayOrigin: string;
   /** Parent domain of the hosts of ports; null: none. */
@@ -47,7 +57,7 @@ interface Return {
 export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
   const { control, secureCookies } = deps;
   const ownOrigins = new Set(deps.ownOrigins);
-  const provider = deps.loginProvider ? new URL(deps.loginProvider.issuer).host : null;
+  const provider = deps.loginProvider?.displayName ?? null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
 
   const returnOf = (to: unknown = '/', host: unknown = ''): Return => {
@@ -147,7 +157,7 @@ function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { 
 }
 
 interface LoginPage {
-  /** Host of the login provider; null: none. */
+  /** Name of the login provider; null: none. */
   provider: string | null;
   back: Return;
   visitor: Caller | null;
@@ -174,15 +184,11 @@ ${fields}<button>${escaped(button)}</button>
       back.to === '/' ? '' : paragraph(texts.returnTo(back.to)),
       visitor === null ? '' : form('', texts.continueAs(visitor.username)),
       visitor === null ? '' : paragraph(texts.orOther),
-      provider === null
-        ? ''
-        : `<p><a href="${escaped(signOnLink(back))}">${escaped(texts.logInWith(provider))}</a></p>`,
+      provider === null ? '' : linkTo({ href: signOnAddress(back), text: texts.logInWith(provider) }),
       form(fields, texts.logIn),
     ].join('\n'),
   );
 }
-
-const signOnLink = ({ to, host }: Return): string => `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
 
 /** Not a redirect: browsers apply `form-action` to redirects of a form, and to no refresh. */
 const openingPage = (texts: FormTexts, url: string): string =>

@@ -1,13 +1,27 @@
 /** Client of a provider of OpenID Connect: authorization code with PKCE, state and nonce. */
 import * as openid from 'openid-client';
 import type { Log } from '../../../control/index.ts';
-import { Refusal } from '../../../domain/kernel/refusal.ts';
-import { claimsOf, type Claims, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
+import { claimsOf, lacksClaims, type Claims, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
+import { failureOf, refusalOf, UnsupportedProvider } from './login-failures.ts';
+
+const authentications = {
+  client_secret_basic: openid.ClientSecretBasic,
+  client_secret_post: openid.ClientSecretPost,
+  client_secret_jwt: openid.ClientSecretJwt,
+};
+export type TokenAuth = keyof typeof authentications;
+
+const isTokenAuth = (name: string): name is TokenAuth => Object.hasOwn(authentications, name);
+export const tokenAuths = Object.keys(authentications).filter(isTokenAuth);
 
 export interface LoginProviderSettings {
   issuer: string;
+  /** Name on the button; null: the issuer's host. */
+  displayName: string | null;
   clientId: string;
   clientSecret: string;
+  /** Authentication at the token endpoint; null: by the provider's metadata. */
+  tokenAuth: TokenAuth | null;
   scopes: string;
   /** URL of `/api/user/oidc/callback`, as registered at the provider. */
   redirectUri: string;
@@ -23,51 +37,92 @@ export interface PendingLogin {
 
 export interface LoginProvider {
   readonly issuer: string;
+  readonly displayName: string;
   readonly rules: SignOnRules;
   begin(): Promise<{ url: string; pending: PendingLogin }>;
   /** Claims of the ID token, or else of the user info. `query`: of the callback. */
   finish(query: string, pending: PendingLogin): Promise<Claims>;
 }
 
+export interface OwnLoginProvider extends LoginProvider {
+  /** Asks the provider for metadata, and logs faults. Never throws. */
+  check(): Promise<void>;
+  /** Sentence for the operator; null: none. */
+  trouble(): string | null;
+}
+
 const TIMEOUT_S = 10;
+const RECHECK_MS = 10_000;
 
-export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log, 'warn'>): LoginProvider {
-  const { issuer, clientId, clientSecret, scopes, redirectUri, rules } = settings;
+export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log, 'warn'>): OwnLoginProvider {
+  const { issuer, displayName, clientId, clientSecret, scopes, redirectUri, rules } = settings;
+  const troubles: { discovery: string | null; login: string | null } = { discovery: null, login: null };
   let discovered: Promise<openid.Configuration> | null = null;
+  let askedAtMs = 0;
 
-  /** Asks the provider once; again after a failure. */
-  const configuration = (): Promise<openid.Configuration> => {
+  const authenticate: openid.ClientAuth = (as, ...request) =>
+    authentications[tokenAuthOf(settings.tokenAuth, as)](clientSecret)(as, ...request);
+
+  const discover = async (): Promise<openid.Configuration> => {
+    askedAtMs = performance.now();
     const execute = [
       // Checks the signature of ID tokens, which the code flow leaves to TLS.
       openid.enableNonRepudiationChecks,
       ...(issuer.startsWith('http:') ? [openid.allowInsecureRequests] : []),
     ];
-    const options = { timeout: TIMEOUT_S, execute };
-    discovered ??= openid
-      .discovery(new URL(issuer), clientId, clientSecret, undefined, options)
-      .catch((error: unknown) => {
-        discovered = null;
-        throw error;
-      });
-    return discovered;
+    try {
+      const options = { timeout: TIMEOUT_S, execute };
+      const config = await openid.discovery(new URL(issuer), clientId, clientSecret, authenticate, options);
+      tokenAuthOf(settings.tokenAuth, config.serverMetadata());
+      troubles.discovery = null;
+      return config;
+    } catch (error) {
+      discovered = null;
+      throw failed(error, 'discovery');
+    }
   };
 
-  const orRefuse = async <Answer>(asking: Promise<Answer>): Promise<Answer> => {
+  /** Asks the provider once; again after a failure. */
+  const configuration = (): Promise<openid.Configuration> => (discovered ??= discover());
+
+  /** Logs the cause, and returns the refusal of the login. */
+  const failed = (error: unknown, step: keyof typeof troubles): Error => {
+    const failure = failureOf(error, { issuer, step });
+    const { by, text, isExplained } = failure;
+    const fromBrowser = error instanceof openid.AuthorizationResponseError;
+    if (step === 'discovery' && troubles.discovery === text) return refusalOf(failure, error, issuer);
+    if (by !== 'person' && !fromBrowser) troubles[step] = text;
+    log.warn({ issuer, ...(isExplained ? {} : { err: error }) }, `a login by the provider is not possible: ${text}`);
+    return refusalOf(failure, error, issuer);
+  };
+
+  const exchange = async (config: openid.Configuration, query: string, pending: PendingLogin): Promise<Claims> => {
     try {
-      return await asking;
+      const tokens = await openid.authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
+        expectedState: pending.state,
+        expectedNonce: pending.nonce,
+        pkceCodeVerifier: pending.verifier,
+        idTokenExpected: true,
+      });
+      const claims = tokens.claims();
+      if (claims === undefined) throw new UnsupportedProvider('the provider sent no ID token');
+      const asksMore = config.serverMetadata().userinfo_endpoint !== undefined && lacksClaims(rules, claims);
+      const more = asksMore ? await openid.fetchUserInfo(config, tokens.access_token, claims.sub) : {};
+      troubles.login = null;
+      return claimsOf(rules, [claims, more]);
     } catch (error) {
-      log.warn({ err: error, issuer }, 'a login by the provider failed');
-      throw refusalOf(error, issuer);
+      throw failed(error, 'login');
     }
   };
 
   return {
     issuer,
+    displayName: displayName ?? new URL(issuer).host,
     rules,
     async begin() {
       const verifier = openid.randomPKCECodeVerifier();
       const pending = { state: openid.randomState(), nonce: openid.randomNonce(), verifier };
-      const url = openid.buildAuthorizationUrl(await orRefuse(configuration()), {
+      const url = openid.buildAuthorizationUrl(await configuration(), {
         redirect_uri: redirectUri,
         scope: scopes,
         code_challenge: await openid.calculatePKCECodeChallenge(verifier),
@@ -77,39 +132,29 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
       });
       return { url: url.href, pending };
     },
-    finish: (query, { state, nonce, verifier }) =>
-      orRefuse(
-        (async () => {
-          const config = await configuration();
-          const tokens = await openid.authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
-            expectedState: state,
-            expectedNonce: nonce,
-            pkceCodeVerifier: verifier,
-            idTokenExpected: true,
-          });
-          const claims = tokens.claims();
-          if (claims === undefined) throw new Error('the provider sent no ID token');
-          const { userinfo_endpoint: hasUserInfo } = config.serverMetadata();
-          const info = hasUserInfo ? await openid.fetchUserInfo(config, tokens.access_token, claims.sub) : {};
-          return claimsOf(rules, [claims, info]);
-        })(),
+    finish: async (query, pending) => exchange(await configuration(), query, pending),
+    check: () =>
+      configuration().then(
+        () => {},
+        () => {},
       ),
+    trouble() {
+      if (troubles.discovery !== null && performance.now() - askedAtMs > RECHECK_MS) void this.check();
+      return troubles.discovery ?? troubles.login;
+    },
   };
 }
 
-const AWAY = new Set(['OAUTH_TIMEOUT', 'OAUTH_RESPONSE_IS_NOT_CONFORM', 'OAUTH_RESPONSE_IS_NOT_JSON']);
-
-function refusalOf(error: unknown, issuer: string): Refusal {
-  if (error instanceof openid.AuthorizationResponseError) {
-    const message = `the login provider ${issuer} refused the login (${error.error}): log in again`;
-    return new Refusal('not_logged_in', message);
-  }
-  const isAway = error instanceof TypeError || (error instanceof openid.ClientError && AWAY.has(error.code ?? ''));
-  return isAway
-    ? new Refusal(
-        'unavailable',
-        `the login provider ${issuer} does not answer: try again in a moment, or log in with a password if you have one`,
-        { retryAfterS: 10 },
-      )
-    : new Refusal('not_logged_in', `the answer of the login provider ${issuer} is not valid: log in again`);
+/** Basic is the default of OpenID Connect for metadata that list nothing. */
+function tokenAuthOf(
+  setting: TokenAuth | null,
+  metadata: Pick<openid.ServerMetadata, 'token_endpoint_auth_methods_supported'>,
+): TokenAuth {
+  if (setting !== null) return setting;
+  const listed = metadata.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+  const usable = tokenAuths.find((name) => listed.includes(name));
+  if (usable !== undefined) return usable;
+  throw new UnsupportedProvider(
+    `the token endpoint takes ${listed.join(', ')}, and Berth ${tokenAuths.join(', ')}: allow the client one of these, and name it in BERTH_OIDC_TOKEN_AUTH if the metadata do not list it`,
+  );
 }

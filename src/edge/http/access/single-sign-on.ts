@@ -5,7 +5,7 @@
  * logins: a restart ends each login under way.
  */
 import { randomBytes } from 'node:crypto';
-import type { FastifyInstance, FastifyReply, RouteHandlerMethod } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
 import { z } from 'zod';
 import { BASE_PATH } from '../../../contract/routes.ts';
 import { makeSeal, type Control } from '../../../control/index.ts';
@@ -45,6 +45,9 @@ const notUnderWay = (): Refusal =>
     'not_logged_in',
     `no login is under way in this browser, or it took longer than ${LIFE_S / 60} minutes: begin again at ${SIGN_ON_PATHS.login}`,
   );
+
+export const signOnAddress = ({ to, host }: { to: string; host: string }): string =>
+  `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
 
 interface SignOnDeps {
   control: Pick<Control, 'access'>;
@@ -95,24 +98,32 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
   const route = (url: string, config: { audited?: string | null }, handler: RouteHandlerMethod): void =>
     void app.route({ method: 'GET', url, exposeHeadRoute: false, config, handler });
 
+  const refuse = (request: FastifyRequest, reply: FastifyReply, error: unknown, back: Back): FastifyReply =>
+    refuseOnPage(request, reply, error, (trouble, texts) =>
+      loginProvider === null
+        ? failurePage(trouble, texts)
+        : failurePage(trouble, texts, { href: signOnAddress(back), text: texts.logInAgain }),
+    );
+
   route(SIGN_ON_PATHS.login, {}, async (request, reply) => {
+    const { to, host } = backOf(request);
     try {
       const { url, pending } = await provider().begin();
-      const [to, host] = ['to', 'host'].map((name) => returnPart(parameterOf(request, name)));
       const content = { ...pending, to, host, expiresAtMs: performance.now() + LIFE_S * 1_000 };
       return leadTo(setCommonHeaders(request, reply, HTML_TYPE), url, [
         cookie(seal.seal(JSON.stringify(content), ABOUT), LIFE_S),
       ]);
     } catch (error) {
-      return refuseOnPage(request, reply, error, failurePage);
+      return refuse(request, reply, error, { to, host });
     }
   });
 
   route(SIGN_ON_PATHS.callback, { audited: 'signOn' }, async (request, reply) => {
+    let back: Back = { to: '', host: '' };
     try {
       const { issuer, rules, finish } = provider();
       const pending = pendingOf(request.headers.cookie);
-      const { to, host } = pending;
+      back = pending;
       const { accessToken, accessExpire } = await once(pending, async () => {
         const claims = await finish(request.url.split('?')[1] ?? '', pending);
         const identity = identityOf(rules, issuer, claims);
@@ -121,14 +132,25 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
       });
       request.caller = await control.access.authenticate({ kind: 'token', token: accessToken });
       const cookies = [accessCookie(accessToken, accessExpire, secureCookies), cookie('', 0)];
-      const back = to === '' ? '/' : `${LOGIN_PATH}?${new URLSearchParams({ to, host })}`;
-      return leadTo(setCommonHeaders(request, reply, HTML_TYPE), back, cookies);
+      const { to, host } = back;
+      const target = to === '' ? '/' : `${LOGIN_PATH}?${new URLSearchParams({ to, host })}`;
+      return leadTo(setCommonHeaders(request, reply, HTML_TYPE), target, cookies);
     } catch (error) {
       reply.header('set-cookie', cookie('', 0));
-      return refuseOnPage(request, reply, error, failurePage);
+      return refuse(request, reply, error, back);
     }
   });
 }
+
+interface Back {
+  to: string;
+  host: string;
+}
+
+const backOf = (request: FastifyRequest): Back => ({
+  to: returnPart(parameterOf(request, 'to')),
+  host: returnPart(parameterOf(request, 'host')),
+});
 
 const returnPart = (given: unknown): string => (typeof given === 'string' && given.length <= MAX_RETURN ? given : '');
 

@@ -1,0 +1,24 @@
+/** Types of settings that several files read. */
+import { z } from 'zod';
+
+/** A text that `parse` accepts; null refuses with the message. */
+export const text = <Value>(parse: (given: string) => Value | null, message: string) =>
+  z.string().transform((given, ctx) => {
+    const value = parse(given);
+    if (value !== null) return value;
+    ctx.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  });
+
+export const list = <Item extends z.ZodType<unknown, string>>(item: Item) =>
+  z
+    .string()
+    .transform((text) => text.split(',').map((part) => part.trim()))
+    .pipe(z.array(item));
+
+export const hostName = z
+  .string()
+  .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i, {
+    error: 'must be host names without ports, separated by commas, for example berth.example.org,berth',
+  })
+  .toLowerCase();
