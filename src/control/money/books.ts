@@ -13,7 +13,7 @@ import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { ReportDeps } from './report.ts';
 import { accountIdOf } from '../access/ports.ts';
-import { type Caller, type Pager, nextTurn } from '../kernel/ports.ts';
+import type { Caller, Pager } from '../kernel/ports.ts';
 
 /** A filter's count stops here. */
 const MAX_TOTAL = 10_000;
@@ -44,8 +44,7 @@ export interface Books {
   ): Promise<{ periods: (PeriodRow & { transitions: Transitions })[]; totalEntries: number }>;
 }
 
-export function makeBooks({ store, time }: ReportDeps): Books {
-  const turn = () => nextTurn(time);
+export function makeBooks({ store }: ReportDeps): Books {
   const transitionsOf = async (
     accountId: string,
     periods: readonly PeriodRow[],
@@ -69,7 +68,7 @@ export function makeBooks({ store, time }: ReportDeps): Books {
   };
 
   const entriesOf = async (accountId: string, filter: EntryFilter, pager: Pager): ReturnType<Books['entries']> => {
-    const { rows, total } = await entryPage(store.read, accountId, filter, { span: spanOf(pager), turn });
+    const { rows, total } = await entryPage(store.read, accountId, filter, spanOf(pager));
     const ids = rows.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
     const periods = new Map((await periodsById(store.read, [...new Set(ids)])).map((period) => [period.id, period]));
     const transitions = await transitionsOf(accountId, [...periods.values()]);
@@ -93,7 +92,7 @@ export function makeBooks({ store, time }: ReportDeps): Books {
 
     async periods({ accountId }, filter, pager) {
       await refuseUnknown(accountId, filter.subjectId);
-      const { rows, total } = await periodPage(store.read, accountId, filter, { span: spanOf(pager), turn });
+      const { rows, total } = await periodPage(store.read, accountId, filter, spanOf(pager));
       const transitions = await transitionsOf(accountId, rows);
       return { periods: rows.map((row) => ({ ...row, transitions: transitions(row) })), totalEntries: total };
     },

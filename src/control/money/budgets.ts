@@ -35,7 +35,7 @@ import { costsOf } from './refuse-unpaid.ts';
 import { usualTimeZone } from './time-zone.ts';
 import type { MeteredDeps } from './metering.ts';
 import { accountIdOf, writeAsAdmin } from '../access/ports.ts';
-import { type Caller, type Idempotency, type Mutation, idempotentWrite, nextTurn } from '../kernel/ports.ts';
+import { type Caller, type Idempotency, type Mutation, idempotentWrite } from '../kernel/ports.ts';
 
 /** Dollars per calendar month. */
 export interface BudgetInput {
@@ -171,7 +171,6 @@ async function removeBudget(
 export function makeBudgets(deps: MeteredDeps & ReportDeps): Budgets {
   const { store, time, metering, readCatalog, randomUuid } = deps;
   const { clock } = metering;
-  const turn = () => nextTurn(time);
 
   /** Sums the settled hours before `write`. A budget that is reached counts for the next launch. */
   async function setCounted<Answer>(
@@ -187,7 +186,7 @@ export function makeBudgets(deps: MeteredDeps & ReportDeps): Budgets {
     const before = await budgetNamed(store.read, accountId, name);
     const settled = before && countsAlike(before, counts) ? before : NOTHING_SETTLED;
     const budget = { ...settled, ...counts, accountId };
-    const { month, settledUntilMs, settledMicros } = await countBudget(store.read, budget, clock.now(), turn);
+    const { month, settledUntilMs, settledMicros } = await countBudget(store.read, budget, clock.now());
     const answer = await write({ ...counts, month, settledUntilMs, settledMicros });
     const row = await budgetNamed(store.read, accountId, name);
     if (row) await noteBudget({ store, time, nowMs: clock.now() }, row);
@@ -212,7 +211,7 @@ export function makeBudgets(deps: MeteredDeps & ReportDeps): Budgets {
 
   async function listed(row: BudgetRow): Promise<ListedBudget> {
     const nowMs = clock.now();
-    const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs, turn);
+    const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs);
     return {
       ...shown(row),
       month,
@@ -262,7 +261,7 @@ export function makeBudgets(deps: MeteredDeps & ReportDeps): Budgets {
 /** Accounts whose counted hours are kept for the next forecast. */
 const FORECASTS_KEPT = 1_000;
 
-function makeForecast({ store, time, metering, readCatalog }: MeteredDeps & ReportDeps): Budgets['forecast'] {
+function makeForecast({ store, metering, readCatalog }: MeteredDeps & ReportDeps): Budgets['forecast'] {
   const settled = makeBoundedMap<Settled>({ maxEntries: FORECASTS_KEPT });
 
   async function countedMonth(accountId: string, nowMs: number): Promise<CountedBudget & { timeZone: string }> {
@@ -273,7 +272,6 @@ function makeForecast({ store, time, metering, readCatalog }: MeteredDeps & Repo
       store.read,
       { accountId, labelKey: '', labelValue: '', timeZone, ...before },
       nowMs,
-      () => nextTurn(time),
     );
     const { month, settledUntilMs, settledMicros } = counted;
     settled.set(key, { month, settledUntilMs, settledMicros });

@@ -14,18 +14,12 @@ export interface CountedBudget extends TimeSpan {
   spentMicros: number;
 }
 
-/** Sums by days that have come, with a turn of others after each: a long span would hold them. */
-async function spentByDays(
-  db: Db,
-  scope: BudgetScope,
-  { fromMs, untilMs }: TimeSpan,
-  { nowMs, turn }: { nowMs: number; turn: NextTurn },
-): Promise<number> {
+/** Sums by days that have come: one sum of a long span would hold other requests. */
+async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan, nowMs: number): Promise<number> {
   let spent = 0;
   let at = fromMs;
   for (; at + DAY_MS < Math.min(untilMs, nowMs); at += DAY_MS) {
     spent += await spentBetween(db, scope, { fromMs: at, untilMs: at + DAY_MS });
-    await turn();
   }
   // The last one goes to the end of the span: a clock that was set back leaves later entries.
   return at < untilMs ? spent + (await spentBetween(db, scope, { fromMs: at, untilMs })) : spent;
@@ -39,21 +33,18 @@ type Counted = Pick<BudgetRow, 'labelKey' | 'labelValue' | 'timeZone'>;
 export const countsAlike = (a: Counted, b: Counted): boolean =>
   a.labelKey === b.labelKey && a.labelValue === b.labelValue && a.timeZone === b.timeZone;
 
-type NextTurn = () => Promise<void>;
-
-/** Adds to what was counted before. Within a transaction, which holds others, without `turn`. */
+/** Adds to what was counted before. */
 export async function countBudget(
   db: Db,
   budget: BudgetScope & Settled & Pick<BudgetRow, 'timeZone'>,
   nowMs: number,
-  turn: NextTurn = async () => {},
 ): Promise<CountedBudget> {
   const { month, ...span } = monthOf(nowMs, budget.timeZone);
   const isSame = budget.month === month;
   const before = isSame ? budget.settledUntilMs : span.fromMs;
   const settledUntilMs = Math.max(before, Math.floor((nowMs - UNSETTLED_MS) / HOUR_MS) * HOUR_MS);
-  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs }, { nowMs, turn });
+  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs }, nowMs);
   const settledMicros = (isSame ? budget.settledMicros : 0) + more;
-  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs }, { nowMs, turn });
+  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs }, nowMs);
   return { month, ...span, settledUntilMs, settledMicros, spentMicros: settledMicros + unsettled };
 }

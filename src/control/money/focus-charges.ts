@@ -7,7 +7,7 @@ import { accountsInBooks, chargesAfter, spotTypes } from '../../store/tables/rep
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
 import type { StatementRequest } from './statement.ts';
-import { type Caller, nextTurn, type Time } from '../kernel/ports.ts';
+import type { Caller } from '../kernel/ports.ts';
 
 export interface ExportedCharge {
   accountId: string;
@@ -41,13 +41,7 @@ interface Catalog {
   spot: ReadonlySet<string>;
 }
 
-export function makeChargeExports({
-  store: { read: db },
-  time,
-}: {
-  store: Pick<Store, 'read'>;
-  time: Pick<Time, 'after'>;
-}): ChargeExports {
+export function makeChargeExports({ store: { read: db } }: { store: Pick<Store, 'read'> }): ChargeExports {
   const catalogOf = async (): Promise<Catalog> => ({
     regionName: await regionNames(db),
     spot: await spotTypes(db),
@@ -70,7 +64,6 @@ export function makeChargeExports({
         const regionName = nameOf(resource?.regionId ?? '', entry.fromMs ?? entry.atMs);
         return { accountId, username, entry, period, resource, regionName, isSpot: spot.has(resource?.typeId ?? '') };
       });
-      await nextTurn(time);
       after = last;
     }
   }
@@ -83,7 +76,6 @@ export function makeChargeExports({
       const last = accounts.at(-1);
       if (last === undefined) return;
       for (const account of accounts) yield* chargesOf(account, span, catalog);
-      await nextTurn(time);
       after = last.id;
     }
   }

@@ -17,7 +17,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import { countBudget, countsAlike } from './count-budget.ts';
 import type { MeteredDeps } from './metering.ts';
-import { type StopAutomatically, type TaskDeps, nextTurn, type Time } from '../kernel/ports.ts';
+import type { StopAutomatically, TaskDeps, Time } from '../kernel/ports.ts';
 
 const PAGE_SIZE = 200;
 export const isReached = (limitMicros: number | null, spentMicros: number): boolean =>
@@ -25,12 +25,10 @@ export const isReached = (limitMicros: number | null, spentMicros: number): bool
 
 /** Writes what was counted, and an event for each limit that was not reached before. */
 export async function noteBudget(
-  { store, time, nowMs }: { store: Store; time: Pick<Time, 'now' | 'after'>; nowMs: number },
+  { store, time, nowMs }: { store: Store; time: Pick<Time, 'now'>; nowMs: number },
   budget: BudgetRow,
 ): Promise<void> {
-  await nextTurn(time);
-  const turn = () => nextTurn(time);
-  const { month, settledUntilMs, settledMicros, spentMicros } = await countBudget(store.read, budget, nowMs, turn);
+  const { month, settledUntilMs, settledMicros, spentMicros } = await countBudget(store.read, budget, nowMs);
   const soft = isReached(budget.softMicros, spentMicros);
   const hard = isReached(budget.hardMicros, spentMicros);
   const isSame = budget.month === month;

@@ -71,7 +71,10 @@ const SLICE_MS = 5 * 24 * 3_600_000;
 const WHOLE = { openedAtMs: 0, upToMs: END_OF_TIME_MS };
 
 /** Groups of resources with few periods, and spans of ids of the others. */
-export async function partsOf({ store, time }: ReportDeps, { subjectIds, ...grouping }: Grouping): Promise<Grouping[]> {
+export async function partsOf(
+  { store }: Pick<ReportDeps, 'store'>,
+  { subjectIds, ...grouping }: Grouping,
+): Promise<Grouping[]> {
   const nextOf = (ids: readonly string[], after: number) => nextPeriods(store.read, ids, after, PAIRS_AT_ONCE);
   const isWhole = subjectIds === undefined || store.kind !== 'sqlite';
   if (isWhole || (await nextOf(subjectIds, 0)).count < PAIRS_AT_ONCE) return [{ subjectIds, ...grouping }];
@@ -84,7 +87,6 @@ export async function partsOf({ store, time }: ReportDeps, { subjectIds, ...grou
     for (; next.count === PAIRS_AT_ONCE; next = await nextOf([subjectId], after)) {
       parts.push({ ...grouping, subjectIds: [subjectId], ids: { after, upTo: next.lastId } });
       after = next.lastId;
-      await nextTurn(time);
     }
     if (after > 0) {
       parts.push({ ...grouping, subjectIds: [subjectId], ids: { after, upTo: END_OF_TIME_MS } });
@@ -95,7 +97,6 @@ export async function partsOf({ store, time }: ReportDeps, { subjectIds, ...grou
     if (periods < PAIRS_AT_ONCE) continue;
     parts.push({ ...grouping, subjectIds: few });
     [few, periods] = [[], 0];
-    await nextTurn(time);
   }
   return few.length > 0 ? [...parts, { ...grouping, subjectIds: few }] : parts;
 }
@@ -114,7 +115,6 @@ async function* timeRows(
     const touched = spans.filter(({ fromMs, untilMs }) => fromMs < upToMs && untilMs > openedAtMs);
     for (const part of touched.length > 0 ? parts : []) {
       yield await timeIn(store.read, accountId, touched, part, { afterMs, upToMs });
-      await nextTurn(time);
     }
     afterMs = upToMs;
   }
@@ -139,11 +139,9 @@ export async function* moneyRows(
       { fromMs: from, untilMs: from + SLICE_MS },
       { ...grouping, isMetered: true },
     );
-    await nextTurn(time);
   }
   for (const part of parts) {
     yield await moneyIn(store.read, accountId, { fromMs: from, untilMs }, { ...part, isMetered: true });
-    if (part.ids) await nextTurn(time);
   }
   yield await moneyIn(store.read, accountId, { fromMs, untilMs }, { ...grouping, isMetered: false });
 }
@@ -223,7 +221,6 @@ export async function report(
         }
         if (money.fromLedger === 'uncollected') row.uncollectedMicros += micros;
       }
-    if (spans.length > 1) await nextTurn(deps.time);
   }
   const found = [...rows.values()];
   const finished: ReportRow[] = [];

@@ -13,7 +13,7 @@ import {
   type MoneyRow,
 } from '../../store/tables/report-rows.ts';
 import { describe, moneyRows, report, type Description, type ReportDeps, type ReportRow } from './report.ts';
-import { type Caller, type Pager, nextTurn } from '../kernel/ports.ts';
+import type { Caller, Pager } from '../kernel/ports.ts';
 
 export interface StatementRequest {
   /** `2026-11` */
@@ -123,7 +123,6 @@ export function makeStatements(deps: ReportDeps): Statements {
   async function linesOf(accountId: string, span: TimeSpan, subjectIds: readonly string[]): Promise<ResourceLine[]> {
     const lines: ResourceLine[] = [];
     for (let from = 0; from < subjectIds.length; from += LINES_AT_ONCE) {
-      if (from > 0) await nextTurn(time);
       lines.push(...(await someLines(accountId, span, subjectIds.slice(from, from + LINES_AT_ONCE))));
     }
     return lines;
@@ -143,7 +142,6 @@ export function makeStatements(deps: ReportDeps): Statements {
       const last = subjectIds.at(-1);
       if (last === undefined) return;
       yield await someLines(accountId, span, subjectIds);
-      await nextTurn(time);
       after = last;
     }
   }

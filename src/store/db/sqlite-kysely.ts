@@ -36,11 +36,17 @@ const isBindable = (value: unknown): value is SQLInputValue =>
 export class SqliteConnection implements DatabaseConnection {
   readonly database: DatabaseSync;
   readonly #onRows: (rows: number) => void;
+  readonly #nextTurn: () => Promise<void> | null;
   readonly #statements = new Map<string, Cached>();
 
-  constructor(database: DatabaseSync, onRows: (rows: number) => void = () => {}) {
+  /** `nextTurn` resolves when a query may run, or is null at once. */
+  constructor(
+    database: DatabaseSync,
+    { onRows = (_rows: number) => {}, nextTurn = (): Promise<void> | null => null } = {},
+  ) {
     this.database = database;
     this.#onRows = onRows;
+    this.#nextTurn = nextTurn;
   }
 
   run<R>(sql: string, parameters: readonly unknown[]): QueryResult<R> {
@@ -61,6 +67,8 @@ export class SqliteConnection implements DatabaseConnection {
   }
 
   executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    const turn = this.#nextTurn();
+    if (turn) return turn.then(() => this.run<R>(query.sql, query.parameters));
     try {
       return Promise.resolve(this.run<R>(query.sql, query.parameters));
     } catch (error) {

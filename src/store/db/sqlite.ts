@@ -76,6 +76,26 @@ export async function openSqlite(options: {
   }
 }
 
+/** Reads that follow each other without a pause let the event loop turn after this time. */
+const MAX_READING_MS = 2;
+
+/** All reads of a turn wait for the next one once the turn is over. */
+function turnsOf({ elapsed, defer }: StoreScheduler): () => Promise<void> | null {
+  let beganMs = elapsed();
+  let next: Promise<void> | null = null;
+  return () => {
+    if (next || elapsed() - beganMs < MAX_READING_MS) return next;
+    next = new Promise((resolve) =>
+      defer(() => {
+        next = null;
+        beganMs = elapsed();
+        resolve();
+      }),
+    );
+    return next;
+  };
+}
+
 function storeOver(parts: {
   file: string;
   database: DatabaseSync;
@@ -87,7 +107,8 @@ function storeOver(parts: {
   const { file, database, log, scheduler, reserve } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
-  const read: Db = kyselyOver(new SqliteConnection(readerDatabase, noteQuery)).db;
+  const reader = new SqliteConnection(readerDatabase, { onRows: noteQuery, nextTurn: turnsOf(scheduler) });
+  const read: Db = kyselyOver(reader).db;
   const version = readerDatabase.prepare('select version from account where id = ?');
   const probe = readerDatabase.prepare('select count(*) from sqlite_schema');
 

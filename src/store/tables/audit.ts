@@ -9,7 +9,7 @@ import type { AuditTable } from '../db/audit-schema.ts';
 import type { Db } from '../store.ts';
 import { saveSetting, setting } from './catalog.ts';
 import { texts } from './json-schemas.ts';
-import { equalTo, pageInSlices, type NextTurn, type PageSpan } from './sliced-page.ts';
+import { equalTo, pageInSlices, type PageSpan } from './sliced-page.ts';
 
 export type AuditRow = Selectable<AuditTable>;
 
@@ -104,7 +104,7 @@ export interface AuditFilter {
 export const auditPage = (
   db: Db,
   { accountId, route, outcome, subjectId, onlyRefusedOf = [], fromMs, toMs }: AuditFilter,
-  { span, turn }: { span: PageSpan; turn: NextTurn },
+  span: PageSpan,
 ): Promise<{ rows: AuditRow[]; total: number }> => {
   const filter = equalTo({ accountId, route, outcome });
   if (onlyRefusedOf.length > 0) filter.push(sql`(route not in (${sql.join(onlyRefusedOf)}) or outcome <> ${AUDIT_OK})`);
@@ -113,7 +113,7 @@ export const auditPage = (
   if (subjectId !== undefined)
     filter.push(sql`exists (select 1 from "auditSubject" as subject
       where subject."subjectId" = ${subjectId} and subject.position = audit.position)`);
-  return pageInSlices(db, { table: 'audit', by: ['position'], within: [], filter }, span, turn);
+  return pageInSlices(db, { table: 'audit', by: ['position'], within: [], filter }, span);
 };
 
 const link: z.ZodType<ChainLink> = z.object({ position: z.number().int(), hash: z.string() });

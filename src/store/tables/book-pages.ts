@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Db } from '../store.ts';
 import type { EntryRow } from './ledger.ts';
-import { equalTo, pageInSlices, type NextTurn, type PageSpan } from './sliced-page.ts';
+import { equalTo, pageInSlices, type PageSpan } from './sliced-page.ts';
 import type { PeriodRow } from './usage-periods.ts';
 
 export interface BookFilter {
@@ -25,7 +25,7 @@ export const entryPage = (
   db: Db,
   accountId: string,
   { fromMs, untilMs, kind, subjectId, meter }: EntryFilter,
-  { span, turn }: { span: PageSpan; turn: NextTurn },
+  span: PageSpan,
 ): Promise<{ rows: EntryRow[]; total: number }> => {
   const bounds = {
     within: [sql`"accountId" = ${accountId}`],
@@ -33,7 +33,7 @@ export const entryPage = (
     until: untilMs === undefined ? undefined : sql`"atMs" < ${untilMs}`,
   };
   const filter = equalTo({ kind, subjectId, meter });
-  return pageInSlices(db, { table: 'entry', by: ['atMs', 'id'], ...bounds, filter }, span, turn);
+  return pageInSlices(db, { table: 'entry', by: ['atMs', 'id'], ...bounds, filter }, span);
 };
 
 /** Filters by the time that a period touches. */
@@ -41,13 +41,13 @@ export const periodPage = (
   db: Db,
   accountId: string,
   { fromMs, untilMs, state, subjectId, meter }: PeriodFilter,
-  { span, turn }: { span: PageSpan; turn: NextTurn },
+  span: PageSpan,
 ): Promise<{ rows: PeriodRow[]; total: number }> => {
   const within = [sql`"accountId" = ${accountId}`];
   const until = untilMs === undefined ? undefined : sql`"openedAtMs" < ${untilMs}`;
   const filter = equalTo({ state, subjectId, meter });
   if (fromMs !== undefined) filter.push(sql`("closedAtMs" > ${fromMs} or "closedAtMs" is null)`);
-  return pageInSlices(db, { table: 'usagePeriod', by: ['openedAtMs', 'id'], within, until, filter }, span, turn);
+  return pageInSlices(db, { table: 'usagePeriod', by: ['openedAtMs', 'id'], within, until, filter }, span);
 };
 
 /** Whether the account ever had usage or entries of the subject, which is of one account. */

@@ -5,9 +5,6 @@ import type { Db } from '../store.ts';
 
 const SLICE = 10_000;
 
-/** Lets other requests in. */
-export type NextTurn = () => Promise<void>;
-
 export interface PageSpan {
   limit: number;
   offset: number;
@@ -34,7 +31,6 @@ export async function pageInSlices<Row>(
   db: Db,
   { table, by, within, from, until, filter }: SlicedTable,
   { limit, offset, maxTotal }: PageSpan,
-  turn: NextTurn,
 ): Promise<{ rows: Row[]; total: number }> {
   const key = sql`(${sql.join(by.map((name) => sql.ref(name)))})`;
   const newest = sql`order by ${sql.join(by.map((name) => sql`${sql.ref(name)} desc`))}`;
@@ -60,6 +56,5 @@ export async function pageInSlices<Row>(
     if (!last || (total >= maxTotal && total >= offset + limit)) return { rows, total: Math.min(total, maxTotal) };
     before = sql`${key} < ${last}`;
     noteSmallRows(SLICE);
-    await turn();
   }
 }

@@ -4,7 +4,6 @@ import type { ExportedCharge } from '../../../src/control/money/focus-charges.ts
 import { HOUR_MS } from '../../../src/domain/kernel/durations.ts';
 import { callerOf } from '../../fixtures/caller.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { accountRow, regionRow } from '../store/rows.ts';
 import { ann, booksOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
 
@@ -43,26 +42,6 @@ onBothEngines('exported charges', (open) => {
     expect(charges).toHaveLength(603);
     expect(charges[2]).toMatchObject({ username: 'ann', period: { subjectId: 'i-1', labels: JSON.stringify(labels) } });
     expect(await flat((await exports.own(callerOf('bob'), november)).pages)).toHaveLength(1);
-  });
-
-  test('are read in parts for all accounts, also where many have no charges', async () => {
-    const store = await open();
-    let turns = 0;
-    const { exports } = await booksOf(store, (_ms, fn) => {
-      turns += 1;
-      fn();
-      return () => {};
-    });
-    const read = async (): Promise<number> => {
-      const before = turns;
-      await flat((await exports.all(november)).pages);
-      return turns - before;
-    };
-    const few = await read();
-    const moved = { atMs: DECEMBER, kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash', amountMicros: 1 };
-    const idle = Array.from({ length: 100 }, (_, at) => ({ ...plainEntry, ...moved, accountId: `idle-${at}` }));
-    await store.write((tx) => writeEntries(tx, idle));
-    expect(await read()).toBeGreaterThanOrEqual(few + 4);
   });
 
   test('name the instance, region and type of what was paid ahead and given back', async () => {

@@ -130,7 +130,19 @@ export async function pay(
   });
 }
 
-export async function booksOf(store: Store, after = realTime.after) {
+/** The store with a work after each of its reads. */
+export const afterReads = (store: Store, work: () => Promise<void>): Store => ({
+  ...store,
+  read: store.read.withPlugin({
+    transformQuery: ({ node }) => node,
+    async transformResult({ result }) {
+      await work();
+      return result;
+    },
+  }),
+});
+
+export async function booksOf(store: Store) {
   for (const id of ['ann', 'bob'])
     await store.write((tx) =>
       tx
@@ -163,10 +175,10 @@ export async function booksOf(store: Store, after = realTime.after) {
     subjectId: 'i-paid',
   });
   await pay(store, { atMs: DECEMBER + 2 * DAY_MS, kind: 'expiry', from: 'voucher', to: 'expired', micros: 11 });
-  const time = { now: () => NOW, after };
+  const time = { now: () => NOW, after: realTime.after };
   return {
     statements: makeStatements({ store, time }),
     usage: makeUsage({ store, time }),
-    exports: makeChargeExports({ store, time }),
+    exports: makeChargeExports({ store }),
   };
 }

@@ -28,7 +28,7 @@ import { addressBucket } from '../address-bucket.ts';
 import { makeAuditChain } from './chain.ts';
 import { makeRecordWriter, type AuditedRequest } from './record-writer.ts';
 import { makeRefusalCounts } from './refusal-counts.ts';
-import { type Pager, type TaskDeps, nextTurn } from '../../kernel/ports.ts';
+import type { Pager, TaskDeps } from '../../kernel/ports.ts';
 
 export interface Audit {
   /**
@@ -152,7 +152,7 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
     },
     async list(filter, { currentPage, pageSize }) {
       const span = { limit: pageSize, offset: (currentPage - 1) * pageSize, maxTotal: MAX_TOTAL };
-      const { rows, total } = await auditPage(store.read, filter, { span, turn: () => nextTurn(time) });
+      const { rows, total } = await auditPage(store.read, filter, span);
       return { records: rows.map((row) => ({ ...row, subjects: subjectsOfRow(row) })), totalEntries: total };
     },
     seal,

@@ -8,7 +8,7 @@ import { ownedSpecs } from '../../../../store/tables/instance-queries.ts';
 import type { Store } from '../../../../store/store.ts';
 import { makeDayLoads } from './day-loads.ts';
 import type { Sampler } from './sampler.ts';
-import { type Caller, nextTurn, type Time } from '../../../kernel/ports.ts';
+import type { Caller, Time } from '../../../kernel/ports.ts';
 import { partsOf, report, timeZoneOf } from '../../../money/ports.ts';
 
 /** 96 steps a day; an hour has whole ones. */
@@ -61,7 +61,6 @@ export function makeFigures(deps: FiguresDeps): Figures {
     const add = (id: string, micros: number) => costs.set(id, (costs.get(id) ?? 0) + micros);
     for (const part of await partsOf(deps, { by: [], subjectIds })) {
       for (const { subjectId, micros } of await chargesSoFar(db, part)) add(subjectId, micros);
-      await nextTurn(time);
     }
     for (const { subjectId, micros } of await purchasesSoFar(db, subjectIds)) add(subjectId, micros);
     return costs;
