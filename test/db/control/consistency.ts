@@ -67,7 +67,7 @@ export async function pictureOf(store: Store): Promise<Record<string, string[]>>
   return Object.fromEntries(await Promise.all(tables.map(rowsOf)));
 }
 
-/** Instances that wait for capacity while there is none, as one does after its first failed pull. */
+/** Instances that wait while capacity is lacking, as one does after its first failed pull. */
 async function waitInVain({ read }: Store): Promise<Set<string>> {
   const rows = await read.selectFrom('instance').selectAll().where('waitsSinceMs', 'is not', null).execute();
   const regions = new Map((await regionsWithUsage(read)).map((counted) => [counted.region.id, counted]));
