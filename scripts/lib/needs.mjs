@@ -41,6 +41,7 @@ export const testNeeds = [
     also: ['iptables-save', 'iptables-restore'],
     why: 'shows the rules of Berth',
   },
+  { apt: 'oathtool', programs: ['oathtool'], why: 'makes codes as an authenticator app does' },
   { apt: 'procps', programs: ['ps'], why: 'lists the processes of the host' },
   { apt: 'e2fsprogs', programs: ['filefrag'], also: ['mkfs.ext4'], why: 'shows what disks share' },
   // Debian's python3 alone makes no virtual environment.

@@ -2,6 +2,7 @@
  * A typed client derived from the route table, one method per route, for browsers and Node. To
  * repeat a call after a broken connection, pass the same `idempotencyKey`: the call acts once.
  */
+import { SECOND_FACTOR_HEADER } from './access/second-factor.ts';
 import { bookCalls, type BookCalls } from './money/book-client.ts';
 import { QUOTE_HEADER } from './compute/quote.ts';
 import { ZodError } from 'zod';
@@ -44,6 +45,8 @@ export class ApiError extends Error {
   readonly requestId: string;
   /** Seconds after which the same call may succeed. */
   readonly retryAfterS: number | undefined;
+  /** Value of `X-Berth-Second-Factor`. */
+  readonly secondFactor: string | undefined;
 
   constructor(
     message: string,
@@ -52,6 +55,7 @@ export class ApiError extends Error {
       code: ClientErrorCode;
       requestId?: string;
       retryAfterS?: number | undefined;
+      secondFactor?: string | undefined;
       cause?: unknown;
     },
   ) {
@@ -60,6 +64,7 @@ export class ApiError extends Error {
     this.code = more.code;
     this.requestId = more.requestId ?? '';
     this.retryAfterS = more.retryAfterS;
+    this.secondFactor = more.secondFactor;
   }
 }
 
@@ -224,6 +229,7 @@ function errorOf({ response: { status, headers }, json }: Reply): ApiError {
     code,
     requestId: headers.get('x-request-id') ?? '',
     retryAfterS: Number.isFinite(retryAfterS) ? retryAfterS : undefined,
+    secondFactor: headers.get(SECOND_FACTOR_HEADER) ?? undefined,
   });
 }
 

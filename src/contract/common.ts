@@ -126,6 +126,9 @@ export const instanceIdBody = request('InstanceIdRequest', {
   instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
 });
 
+/** Pattern of printable ASCII: a character is a byte. */
+export const ASCII = '^[\\x20-\\x7e]*$';
+
 /** Never quoted in an error. */
 export const secret = (minLength: number, maxLength: number) =>
   z.string().min(minLength).max(maxLength).meta({ format: 'password' });

@@ -15,6 +15,7 @@ import {
   type ErrorCode,
   type UnroutedCode,
 } from './common.ts';
+import { SECOND_FACTOR_HEADER } from './access/second-factor.ts';
 import { bodyLimitOf } from './schema-bounds.ts';
 import { closed, componentsOf } from './closed-schemas.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
@@ -171,6 +172,12 @@ const headerComponents: JsonObject = {
       'Paths of unknown members of the body, sorted and percent-encoded, at most 20; ends in `...` if there are more. ' +
       'Absent if there are none',
     schema: { type: 'string', maxLength: 1_100 },
+  },
+  SecondFactor: {
+    description:
+      '`code`: the password is right, and a code of the second factor is missing, wrong or used. ' +
+      '`setUp`: the role needs a second factor, which this login must set up first',
+    schema: { type: 'string', enum: ['code', 'setUp'] },
   },
   RetryAfter: { description: 'Seconds before a retry may succeed', schema: { type: 'integer' } },
   ETag: { description: 'Changes with each change of the file', schema: { type: 'string', maxLength: 100 } },
@@ -350,6 +357,8 @@ const problems = (codes: readonly ErrorCode[], { errorKinds }: Context): JsonObj
     ]),
   );
 
+const secondFactorHeader: JsonObject = { [SECOND_FACTOR_HEADER]: ref('headers', 'SecondFactor') };
+
 const responseName = (status: number, { errors, who }: Pick<JsonRoute, 'errors' | 'who'>): string => {
   if (errors === 'problem') return `Problem${status}`;
   return status === 401 && who === 'anyone' ? 'LoginRefused' : `Error${status}`;
@@ -391,19 +400,21 @@ function responseComponents(errorKinds: ErrorKinds): JsonObject {
   const rows = routeNames.map(routeOf);
   const plainRoutes = rows.filter((row) => row.kind === 'json' && row.errors === 'plain');
   for (const [status, codes] of codesByStatus(errorKinds, (code) => !isUnrouted(code))) {
-    const answering = (content: JsonObject): JsonObject => ({
+    const answering = (content: JsonObject, more: JsonObject = {}): JsonObject => ({
       description: codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; '),
       headers: {
         'X-Error-Code': ref('headers', 'ErrorCode'),
         ...headers('X-Request-Id'),
         ...(status === 429 || status === 503 ? { 'Retry-After': ref('headers', 'RetryAfter') } : {}),
+        ...(status === 403 ? secondFactorHeader : {}),
+        ...more,
       },
       content,
     });
     const isPlain = plainRoutes.some((row) => row.kind === 'json' && codes.some((code) => canAnswer(row, code)));
     if (isPlain) responses[`Error${status}`] = answering(jsonError(status === 401 ? 'NotLoggedIn' : 'Error'));
     responses[`Problem${status}`] = answering({ [PROBLEM_TYPE]: { schema: ref('schemas', 'Problem') } });
-    if (status === 401) responses['LoginRefused'] = answering(jsonError('Error'));
+    if (status === 401) responses['LoginRefused'] = answering(jsonError('Error'), secondFactorHeader);
   }
   return responses;
 }

@@ -50,6 +50,8 @@ export interface JsonRoute<
   /** Members that limit what is granted: a misspelled one is refused, not ignored. */
   limiting: readonly string[];
   setsCookie: boolean;
+  /** Open to a login that must set up a second factor before anything else. */
+  settingUp: boolean;
   /** Sends large answers with gzip: they hold no secret (decision 33). */
   compressed: boolean;
 }
@@ -165,6 +167,7 @@ const jsonRouteFor =
     lasting: null,
     limiting: [],
     setsCookie: false,
+    settingUp: false,
     compressed: false,
     errors: 'problem',
     source: 'ours',

@@ -1,6 +1,6 @@
 /** Bounds that follow from the schema of a request: sizes of its values, and of a whole body. */
 import { z } from 'zod';
-import { MAX_BODY_BYTES } from './common.ts';
+import { ASCII, MAX_BODY_BYTES } from './common.ts';
 import { isOfInterface, type JsonRoute } from './route.ts';
 
 export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
@@ -60,7 +60,8 @@ export function jsonBytesOf(schema: z.core.$ZodType): number {
   const { type } = inner._zod.def;
   if (type === 'number') return NUMBER_BYTES;
   if (type === 'boolean') return FALSE_BYTES;
-  return boundOf(inner) * CHARACTER_BYTES + '""'.length;
+  const isAscii = inner instanceof z.ZodType && inner.meta()?.['pattern'] === ASCII;
+  return boundOf(inner) * (isAscii ? 1 : CHARACTER_BYTES) + '""'.length;
 }
 
 /** The JSON Schema of a record may bound names and values that its checks bound. */

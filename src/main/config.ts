@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { isInRanges } from '../domain/access/address-range.ts';
 import { engineKinds } from '../domain/regions/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
+import { roles } from '../domain/access/roles.ts';
 import { parseImageRef } from '../domain/regions/image-ref.ts';
 import { orphanPolicies } from '../domain/compute/orphan.ts';
 import type { GpuTurns } from '../engines/docker/client/host-gpus.ts';
@@ -177,6 +178,7 @@ const schema = z.object({
   BERTH_ACCOUNT_DELETE_DAYS: whole(0, 365).default(DELETION_GRACE_DAYS),
   BERTH_REGISTRATION: z.enum(['open', 'off']).default('off'),
   BERTH_REGISTRATION_CREDIT: dollars.default(0),
+  BERTH_SECOND_FACTOR_ROLE: z.enum(roles).optional(),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
@@ -318,9 +320,7 @@ function configOf(data: Settings) {
     firstCredit: data.BERTH_FIRST_CREDIT,
     isBilled: data.BERTH_BILLING === 'on',
     moneyRules: moneyRulesOf(data, wrongSetting),
-    /** Time in which a deleted account can be restored. */
-    deletionGraceMs: data.BERTH_ACCOUNT_DELETE_DAYS * DAY_SECONDS * 1000,
-    registration: { isOpen: data.BERTH_REGISTRATION === 'open', credit: data.BERTH_REGISTRATION_CREDIT },
+    ...accountRulesOf(data),
     /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
     /** Default for node ports while the API is on loopback (decision 31); else null. */
@@ -416,6 +416,13 @@ function pairOf<Name extends keyof Settings>(
   const [lacks, has] = first === undefined ? [one, other] : [other, one];
   throw wrongSetting(lacks, `must be set, because ${has} is set`);
 }
+
+const accountRulesOf = (data: Settings) => ({
+  /** Time in which a deleted account can be restored. */
+  deletionGraceMs: data.BERTH_ACCOUNT_DELETE_DAYS * DAY_SECONDS * 1000,
+  registration: { isOpen: data.BERTH_REGISTRATION === 'open', credit: data.BERTH_REGISTRATION_CREDIT },
+  secondFactorRole: data.BERTH_SECOND_FACTOR_ROLE ?? null,
+});
 
 const tlsOf = (pair: [string, string] | null) => pair && { cert: pair[0], key: pair[1] };
 

@@ -293,6 +293,8 @@ async function makeRunningControl(
     isBilled: config.isBilled,
     moneyRules: config.moneyRules,
     registration: config.registration,
+    secondFactorRole: config.secondFactorRole,
+    consoleHost: new URL(addresses.apiUrl).hostname,
     deletionGraceMs: config.deletionGraceMs,
     issuer: installation,
     audience: 'berth',

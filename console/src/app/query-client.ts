@@ -1,7 +1,7 @@
 /** Answers of the API, kept until an event says that they changed (`live.ts`). */
 import { QueryCache, QueryClient } from '@tanstack/react-query';
 import { ApiError } from '../../../src/contract/client.ts';
-import { leadToLogin } from './session.ts';
+import { leadToLogin, leadToSetUp } from './session.ts';
 
 const RETRIES = 2;
 
@@ -12,7 +12,9 @@ const mayPass = (error: Error): boolean =>
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({
     onError: (error) => {
-      if (error instanceof ApiError && error.code === 'not_logged_in') leadToLogin();
+      if (!(error instanceof ApiError)) return;
+      if (error.code === 'not_logged_in') leadToLogin();
+      if (error.secondFactor === 'setUp') leadToSetUp();
     },
   }),
   defaultOptions: {

@@ -16,6 +16,13 @@ export function leadToLogin(): void {
   hasEnded = true;
 }
 
+const SET_UP = '/settings';
+
+/** A login that can do nothing before it has a second factor. */
+export function leadToSetUp(): void {
+  if (window.location.pathname !== SET_UP) window.location.replace(SET_UP);
+}
+
 /** While a dialog is open; returns its end, after which the page asks again who is logged in. */
 export function keepForDialog(): () => void {
   dialogs += 1;

@@ -24,10 +24,12 @@ import {
   unixMs,
 } from '../common.ts';
 import { adminRoute, decision, jsonRoute, openRoute, readRoute } from '../route.ts';
+import { factorCode, SECOND_FACTOR_HEADER } from './second-factor.ts';
 
 export const loginRequest = request('LoginRequest', {
   username: plainText(320).describe('Name or email address of the account'),
   password: secret(0, 1024).describe('Password of the account'),
+  code: factorCode.optional(),
 });
 export const loginAnswer = answer('LoginAnswer', {
   accessToken: text('JWT for the cookie `AccessToken` or the header `Authorization`'),
@@ -205,10 +207,14 @@ export const loginRoutes = {
     setsCookie: true,
     errors: 'plain',
     summary: 'Log in; also sets the AccessToken cookie',
+    details:
+      'An account with a second factor needs `code`. Without a right one the answer is 401 with the header ' +
+      `\`${SECOND_FACTOR_HEADER}: code\`, if the password is right.`,
     source: decision('authentication'),
   }),
   logout: jsonRoute('/user/logout', empty, emptyAnswer, {
     setsCookie: true,
+    settingUp: true,
     summary: 'Log out: revoke the token',
     source: 'ours; docs/interface.md §10 has the revocation',
   }),
@@ -229,6 +235,7 @@ export const loginRoutes = {
   }),
   userInfo: readRoute('/user/info', empty, userInfoAnswer, {
     errors: 'plain',
+    settingUp: true,
     summary: 'Return the account of the caller',
     source: decision('account'),
   }),

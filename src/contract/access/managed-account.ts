@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { accountStates } from '../../domain/access/account-state.ts';
 import { instanceStatuses } from '../../domain/compute/instance-states.ts';
 import { roles } from '../../domain/access/roles.ts';
+import { secondFactors } from '../../domain/access/second-factor.ts';
 import { accountSort } from '../list-filters.ts';
 import { email, firstBalance, username } from './account.ts';
 import {
@@ -33,6 +34,7 @@ const account = answer(
     username: text('Name of the account'),
     email: text('Email address; empty if none is set'),
     role: oneOfText(roles, 'Role'),
+    secondFactors: z.array(oneOfText(secondFactors, 'Kind of factor')).describe('Second factors of the account'),
     state: oneOfText(accountStates, 'State'),
     reason: text('Why an administrator disabled the account; may be empty'),
     createdAtUnixMs: unixMs('Creation time'),
@@ -146,6 +148,10 @@ export const managedAccountRoutes = {
   setAccountRole: adminRoute('/admin/account/role', accountRoleRequest, accountAnswer, {
     idempotent: true,
     summary: 'Change the role of an account; one administrator remains (administrators)',
+  }),
+  resetSecondFactor: adminRoute('/admin/account/resetSecondFactor', accountIdBody, accountAnswer, {
+    idempotent: true,
+    summary: 'Remove the second factors of another account, and end its logins (administrators)',
   }),
   deleteAccount: adminRoute('/admin/account/delete', accountDeleteRequest, accountDeleteAnswer, {
     idempotent: true,

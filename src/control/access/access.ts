@@ -13,6 +13,7 @@
  */
 import { DAY_MS } from '../../domain/kernel/durations.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../../domain/access/account-state.ts';
+import type { Role } from '../../domain/access/roles.ts';
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredPasswordLinks } from '../../store/tables/password-links.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
@@ -20,11 +21,15 @@ import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import { makeAccountAdministration, type AccountAdministration } from './account-admin.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
+import { makeFactorCodes } from './factor-codes.ts';
 import { makeGrants, type Grants } from './grants.ts';
+import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { makeLogins } from './logins.ts';
+import { makeOwnPassword } from './own-password.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
 import { HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
+import { makeSecondFactors } from './second-factors.ts';
 import { makeSignOn } from './sign-on.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
@@ -43,6 +48,9 @@ export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'password
   firstCredit?: number;
   /** Time in which a deleted account can be restored; default a week. */
   deletionGraceMs?: number;
+  /** Role from which on a login by password needs a second factor; default: none. */
+  secondFactorRole?: Role | null;
+  consoleHost?: string;
   /** Whether anybody may register, and dollars of such accounts; default: nobody. */
   registration?: { isOpen: boolean; credit: number };
 }
@@ -65,17 +73,23 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   });
   const ring = makeSigningRing(deps);
   const tokens = makeTokens({ ...deps, ring });
-  const callers = makeCallers({ ...deps, tokens });
+  const secondFactorRole = deps.secondFactorRole ?? null;
+  const callers = makeCallers({ ...deps, tokens, secondFactorRole });
   const grants = makeGrants(deps);
 
   const { insert, ...accounts } = makeAccounts({ ...deps, firstCredit: deps.firstCredit ?? FIRST_CREDIT, passwords });
   const deletionGraceMs = deps.deletionGraceMs ?? DELETION_GRACE_DAYS * DAY_MS;
   const credentials = { ...deps, callers, grants, deletionGraceMs };
+  const loginLimit = makeLoginRateLimit(time);
+  const ownPassword = makeOwnPassword({ ...deps, passwords });
+  const factorCodes = makeFactorCodes({ ...deps, loginLimit });
+  const loginDeps = { ...deps, passwords, ownPassword, loginLimit, factorCodes, tokens, callers, grants };
 
   return {
     ...accounts,
-    ...makeLogins({ ...deps, passwords, tokens, callers, grants }),
-    ...makeSignOn({ ...deps, passwords, tokens, callers, grants, newAccount: insert }),
+    ...makeLogins(loginDeps),
+    ...makeSignOn({ ...loginDeps, newAccount: insert }),
+    secondFactors: makeSecondFactors({ ...loginDeps, secondFactorRole, consoleHost: deps.consoleHost ?? '' }),
     ...makeApiKeys({ ...deps, callers, grants }),
     ...makeSshKeys(deps),
     listSessions: grants.listSessions,

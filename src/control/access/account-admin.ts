@@ -6,6 +6,7 @@ import { accountStateOf, type AccountState } from '../../domain/access/account-s
 import { toDollars } from '../../domain/regions/catalog.ts';
 import { accountNotFound, Refusal } from '../../domain/kernel/refusal.ts';
 import { ADMIN_ROLE, hasRole, highestRole, type Role } from '../../domain/access/roles.ts';
+import type { SecondFactor } from '../../domain/access/second-factor.ts';
 import {
   accountById,
   accountByLogin,
@@ -21,8 +22,9 @@ import {
 import { holdingsOf, type Holdings } from '../../store/tables/holdings.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfAccount } from '../../store/tables/gateway-grants.ts';
-import { parseRoles } from '../../store/tables/json-schemas.ts';
+import { parseRoles, parseSecondFactors } from '../../store/tables/json-schemas.ts';
 import { deletePasswordLinksOf } from '../../store/tables/password-links.ts';
+import { deleteSecondFactors } from '../../store/tables/second-factors.ts';
 import { revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
 import { notLoggedIn, type Callers } from './callers.ts';
@@ -34,6 +36,7 @@ export interface AccountInfo {
   username: string;
   email: string;
   role: Role;
+  secondFactors: SecondFactor[];
   state: AccountState;
   reason: string;
   createdAtMs: number;
@@ -64,6 +67,8 @@ export interface AccountAdministration {
   /** Disables at once, and deletes after the grace time. `lost`: what will be deleted. */
   delete: Mutation<{ accountId: string; reason: string }, { account: AccountInfo; lost: Holdings }>;
   restore: Mutation<{ accountId: string }, { account: AccountInfo }>;
+  /** Removes app, passkeys and recovery codes of another account, and ends its logins. */
+  resetSecondFactor: Mutation<{ accountId: string }, { account: AccountInfo }>;
 }
 
 export const accountInfo = (row: AccountRow): AccountInfo => ({
@@ -71,6 +76,7 @@ export const accountInfo = (row: AccountRow): AccountInfo => ({
   username: row.username,
   email: row.email,
   role: highestRole(parseRoles(row.roles, row.id)),
+  secondFactors: parseSecondFactors(row.secondFactors, row.id),
   state: accountStateOf(row),
   reason: row.disabledReason,
   createdAtMs: row.createdAtMs,
@@ -131,10 +137,14 @@ export const refuseDeleting = ({ row }: Target): void => {
   );
 };
 
+export async function revokeLogins(tx: Db, accountId: string, nowMs: number, except?: string): Promise<void> {
+  await revokeSessionsOf(tx, accountId, nowMs, except);
+  await revokeGrantsOfAccount(tx, accountId, except);
+}
+
 /** Ends what the account's credentials opened. API keys work again after an enable. */
 async function revokeCredentials(tx: Db, accountId: string, nowMs: number): Promise<void> {
-  await revokeSessionsOf(tx, accountId, nowMs);
-  await revokeGrantsOfAccount(tx, accountId);
+  await revokeLogins(tx, accountId, nowMs);
   await deletePasswordLinksOf(tx, accountId);
 }
 
@@ -239,6 +249,18 @@ export const makeAccountAdministration = (deps: AccountAdminDeps): AccountAdmini
         if (target.row.disabled === 0) return null;
         const enabled = { disabled: 0 as const, disabledAtMs: null, disabledReason: '' };
         return { kind: 'account.enabled', data: {}, change: enabled };
+      }),
+
+    resetSecondFactor: (caller, body, idempotency) =>
+      change([caller, body, idempotency], async ({ tx, row, nowMs }) => {
+        const { secondFactors } = accountInfo(row);
+        if (row.id === caller.accountId)
+          throw new Refusal('not_now', 'remove your own second factor at POST /api/user/secondFactor/totp/delete');
+        if (secondFactors.length === 0) return null;
+        await deleteSecondFactors(tx, row.id);
+        await revokeLogins(tx, row.id, nowMs);
+        const data = { by: ADMIN_ROLE, secondFactors };
+        return { kind: 'account.secondFactorReset', data, change: { secondFactors: '[]' } };
       }),
 
     setRole: (caller, body, idempotency) =>

@@ -1,6 +1,7 @@
 /** Authenticates tokens and API keys, with a cache for each. */
 import { MINUTE_MS } from '../../domain/kernel/durations.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { hasRole, type Role } from '../../domain/access/roles.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey, setLastUse } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
@@ -9,6 +10,7 @@ import type { Db, Store } from '../../store/store.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { sha256Hex, type RandomBytes } from './random.ts';
 import type { Tokens } from './tokens.ts';
+import type { AuthenticateOptions } from './types.ts';
 import type { KeyLimits } from '../../domain/access/api-key.ts';
 import type { Log, Caller, Credential, Idempotency, WriteDeps, Time } from '../kernel/ports.ts';
 
@@ -18,6 +20,12 @@ const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
 export const notLoggedIn = (): Refusal =>
   new Refusal('not_logged_in', 'You are not logged in, or your login has expired: log in again.');
+
+const factorMissing = (): Refusal => {
+  const message =
+    'your role needs a second factor, and this login can do nothing before it has one: set it up in the settings of the console';
+  return new Refusal('forbidden', message, { secondFactor: 'setUp' });
+};
 
 /** Locks the caller's account. Throws if it was disabled after authentication. */
 export const lockOwnAccount = async (tx: Db, accountId: string): Promise<AccountRow> => {
@@ -56,7 +64,7 @@ export function limitsOf(
 
 const callerFrom = (
   holder: CredentialHolder,
-  from: Pick<Caller, 'sessionId' | 'scopes' | 'apiKeyId' | 'limits'>,
+  from: Pick<Caller, 'sessionId' | 'scopes' | 'apiKeyId' | 'limits' | 'mustSetUpFactor'>,
 ): Caller =>
   Object.freeze({
     accountId: holder.accountId,
@@ -67,7 +75,7 @@ const callerFrom = (
   });
 
 export interface Callers {
-  authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
+  authenticate(credential: Credential, options?: AuthenticateOptions): Promise<Caller>;
   invalidate(which: (caller: Caller) => boolean): void;
 }
 
@@ -76,8 +84,12 @@ export const makeCallers = (deps: {
   time: Pick<Time, 'now' | 'elapsed'>;
   tokens: Tokens;
   log: Pick<Log, 'warn'>;
+  secondFactorRole: Role | null;
 }): Callers => {
-  const { store, time, tokens, log } = deps;
+  const { store, time, tokens, log, secondFactorRole } = deps;
+
+  const mustSetUpFactor = ({ roles, secondFactor, accountId }: CredentialHolder & { secondFactor: 0 | 1 }): boolean =>
+    secondFactor === 0 && secondFactorRole !== null && hasRole(parseRoles(roles, accountId), secondFactorRole);
 
   /** Writes at most once a minute for each key and login. Requests don't wait for it. */
   const recordUse = (table: 'apiKey' | 'session', id: string, lastUsedAtMs: number | null): void => {
@@ -103,7 +115,9 @@ export const makeCallers = (deps: {
       const holder = await holderOfSession(store.read, sessionId, time.now());
       if (holder?.accountId !== accountId) return null;
       recordUse('session', sessionId, holder.lastUsedAtMs);
-      return { subject: { ...callerFrom(holder, { sessionId, scopes: null }), expiresAtMs }, expiresAtMs };
+      const limited = mustSetUpFactor(holder) ? { mustSetUpFactor: true as const } : {};
+      const caller = callerFrom(holder, { sessionId, scopes: null, ...limited });
+      return { subject: { ...caller, expiresAtMs }, expiresAtMs };
     },
   });
 
@@ -124,10 +138,11 @@ export const makeCallers = (deps: {
   });
 
   return {
-    async authenticate(credential, { revalidate = false } = {}) {
+    async authenticate(credential, { revalidate = false, settingUp = false } = {}) {
       const ask = revalidate ? 'revalidate' : 'find';
       const caller = await (credential.kind === 'token' ? byToken[ask](credential.token) : byKey[ask](credential.key));
       if (caller === null) throw notLoggedIn();
+      if (caller.mustSetUpFactor && !settingUp) throw factorMissing();
       return caller;
     },
     invalidate(which) {

@@ -1,5 +1,6 @@
 /**
- * Leaky buckets of wrong passwords, per account name and per address, and of logins, per account.
+ * Leaky buckets of wrong passwords, per account name and per address, and of logins and wrong
+ * codes, per account.
  * By the monotonic clock: a system date that is set back would lock accounts out for as long.
  * An address with an earlier login of a name has a bucket of its own for wrong passwords, so that
  * an attacker can't lock out the owner.
@@ -17,6 +18,8 @@ export interface Limit {
 const perName: Limit = { burst: 10, forgiveMs: 60_000 };
 const perAddress: Limit = { burst: 60, forgiveMs: 10_000 };
 const loginsPerName: Limit = { burst: 30, forgiveMs: 2_000 };
+/** Three of a million codes are right at a time. */
+const codesPerName: Limit = { burst: 10, forgiveMs: 600_000 };
 /** Bounds the memory; in a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
 
@@ -30,6 +33,9 @@ export const makeBuckets = (limit: Limit, elapsed: () => number) => {
     fill(key: string): void {
       emptyAtMs.set(key, elapsed() + Math.min(debtMs(key) + limit.forgiveMs, limit.burst * limit.forgiveMs));
     },
+    forgive(key: string): void {
+      emptyAtMs.set(key, elapsed() + Math.max(0, debtMs(key) - limit.forgiveMs));
+    },
     get size() {
       return emptyAtMs.size;
     },
@@ -42,6 +48,8 @@ export interface LoginRateLimit {
   failed(name: string, from: string | null): void;
   /** Counts a login, or throws `too_many_requests`: only the right password reveals the limit. */
   succeeded(name: string, from: string | null): void;
+  /** Counts a code before its check, or throws. Call the answer after a right code. */
+  tryCode(name: string, from: string | null): () => void;
   readonly size: number;
 }
 
@@ -49,6 +57,7 @@ export const makeLoginRateLimit = ({ elapsed }: Pick<Time, 'elapsed'>): LoginRat
   const names = makeBuckets(perName, elapsed);
   const addresses = makeBuckets(perAddress, elapsed);
   const logins = makeBuckets(loginsPerName, elapsed);
+  const codes = makeBuckets(codesPerName, elapsed);
   const loggedInFrom = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
   const pair = (name: string, bucket: string) => `${name}\n${bucket}`;
   const nameKey = (name: string, from: string | null) => {
@@ -77,10 +86,22 @@ export const makeLoginRateLimit = ({ elapsed }: Pick<Time, 'elapsed'>): LoginRat
       if (waitMs > 0) throw tooManyLogins(Math.ceil(waitMs / 1000));
       logins.fill(name);
     },
+    tryCode(name, from) {
+      const key = nameKey(name, from);
+      const waitMs = codes.waitMs(key);
+      if (waitMs > 0) throw tooManyCodes(Math.ceil(waitMs / 1000));
+      codes.fill(key);
+      return () => codes.forgive(key);
+    },
     get size() {
-      return names.size + addresses.size + logins.size + loggedInFrom.size;
+      return names.size + addresses.size + logins.size + codes.size + loggedInFrom.size;
     },
   };
+};
+
+const tooManyCodes = (retryAfterS: number): Refusal => {
+  const message = `Too many wrong codes of the second factor. Wait ${retryAfterS} seconds and try again, or ask an administrator to reset it.`;
+  return new Refusal('too_many_requests', message, { retryAfterS });
 };
 
 const tooManyLogins = (retryAfterS: number): Refusal => {

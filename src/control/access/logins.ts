@@ -5,10 +5,13 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { activeSessionsOf, hasActiveSession, insertSession, revokeSession } from '../../store/tables/sessions.ts';
+import type { Flag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
 import { invalidateAccount, replacePassword } from './account-admin.ts';
 import { refuseWeakPassword } from './new-password.ts';
-import { makeLoginRateLimit } from './login-rate-limit.ts';
+import { WRONG_CREDENTIALS, type FactorCodes } from './factor-codes.ts';
+import type { LoginRateLimit } from './login-rate-limit.ts';
+import type { OwnPassword } from './own-password.ts';
 import { lockOwnAccount, notLoggedIn, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import type { Passwords } from './passwords.ts';
@@ -19,8 +22,7 @@ import type { Access } from './types.ts';
 import type { Log } from '../kernel/ports.ts';
 
 /** The same message for an unknown name and a wrong password. */
-const wrongCredentials = (): Refusal =>
-  new Refusal('not_logged_in', 'The username (or email) or the password is wrong. Check both and log in again.');
+const wrongCredentials = (): Refusal => new Refusal('not_logged_in', WRONG_CREDENTIALS);
 
 const MAX_USER_AGENT = 300;
 const shownUserAgent = (given: string): string => given.replace(/[^\x20-\x7e]/g, '').slice(0, MAX_USER_AGENT);
@@ -54,16 +56,20 @@ interface NewLogin {
   userAgent: string;
 }
 
-/** Refuses if the password, which ends every login, has changed since `account` was read. */
+/**
+ * Refuses if the password, which ends every login, has changed since `account` was read. `confirm`
+ * answers 1 for a login with a second factor, or throws.
+ */
 export async function insertLogin(
   tx: Db,
   account: AccountRow,
   { sessionId, expiresAtMs, from, userAgent }: NewLogin,
-  { atMs, issuer }: { atMs: number; issuer?: string },
+  { atMs, issuer, confirm }: { atMs: number; issuer?: string; confirm: (row: AccountRow) => Promise<Flag> },
 ): Promise<void> {
   const { id: accountId } = account;
   const row = await lockAccount(tx, accountId);
   if (row?.passwordHash !== account.passwordHash) throw wrongCredentials();
+  const secondFactor = await confirm(row);
   // Revealed only with the right password.
   if (row.disabled === 1) throw accountDisabled(row);
   await insertSession(tx, {
@@ -75,6 +81,7 @@ export async function insertLogin(
     address: from,
     userAgent: shownUserAgent(userAgent),
     lastUsedAtMs: atMs,
+    secondFactor,
   });
   const data = { from, ...(issuer === undefined ? {} : { issuer }) };
   await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data });
@@ -83,6 +90,9 @@ export async function insertLogin(
 export interface LoginDeps extends CredentialDeps {
   log: Log;
   passwords: Passwords;
+  ownPassword: OwnPassword;
+  loginLimit: LoginRateLimit;
+  factorCodes: FactorCodes;
   tokens: Tokens;
   callers: Callers;
   grants: Grants;
@@ -127,15 +137,12 @@ const makeLoginList = (deps: LoginDeps): Pick<Access, 'listLogins' | 'revokeLogi
 export const makeLogins = (
   deps: LoginDeps,
 ): Pick<Access, 'login' | 'logout' | 'listLogins' | 'revokeLogin' | 'changePassword'> => {
-  const { store, time, randomBytes, log, passwords, tokens } = deps;
-  const loginLimit = makeLoginRateLimit(time);
-  /** Separate from logins: failed logins of others must not block a change of password. */
-  const changeLimit = makeLoginRateLimit(time);
+  const { store, time, randomBytes, log, passwords, tokens, ownPassword, loginLimit, factorCodes } = deps;
 
   return {
     ...makeLoginList(deps),
 
-    async login({ username, password }, from, userAgent = '') {
+    async login({ username, password, code }, from, userAgent = '') {
       const account = await accountByLogin(store.read, username);
       const name = account?.username ?? username.toLowerCase();
       const attempt = {
@@ -150,8 +157,12 @@ export const makeLogins = (
         log.warn({ accountId: account?.id ?? null, from }, 'login refused');
         throw wrongCredentials();
       }
-      loginLimit.succeeded(name, from);
 
+      const confirm = async (tx: Db, row: AccountRow): Promise<Flag> => {
+        const isConfirmed = await factorCodes.confirmLogin(tx, row, { code, from });
+        loginLimit.succeeded(name, from);
+        return isConfirmed;
+      };
       const accountId = account.id;
       const sessionId = uuidFrom(randomBytes);
       const { token, expiresAtMs } = await tokens.sign({
@@ -160,7 +171,9 @@ export const makeLogins = (
         roles: parseRoles(account.roles, accountId),
       });
       const login = { sessionId, expiresAtMs, from, userAgent };
-      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now() }));
+      await store.write((tx) =>
+        insertLogin(tx, account, login, { atMs: time.now(), confirm: (row) => confirm(tx, row) }),
+      );
       return { accessToken: token, accessExpire: TOKEN_LIFE_S };
     },
 
@@ -177,23 +190,13 @@ export const makeLogins = (
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {
-      changeLimit.check(accountId, null);
       const account = await accountById(store.read, accountId);
       if (!account) throw notLoggedIn();
       await refuseWeakPassword('newPassword', newPassword, account);
-      const source = { account: account.username, address: null };
-      const attempt = {
-        source,
-        mayStart: () => changeLimit.check(accountId, null),
-        failed: () => changeLimit.failed(accountId, null),
-      };
-      if (!(await passwords.verify(oldPassword, account.passwordHash, attempt))) {
-        log.warn({ accountId }, 'password change refused');
-        const message =
-          'The old password is wrong, so the password was not changed. Send the password that you log in with.';
-        throw new Refusal('forbidden', message);
-      }
-      const passwordHash = await passwords.hash(newPassword, source);
+      const message =
+        'The old password is wrong, so the password was not changed. Send the password that you log in with.';
+      await ownPassword.require(account, oldPassword, message);
+      const passwordHash = await passwords.hash(newPassword, { account: account.username, address: null });
       await store.write(async (tx) => {
         const nowMs = time.now();
         const row = await lockOwnAccount(tx, accountId);

@@ -85,7 +85,8 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
       const roles = parseRoles(account.roles, account.id);
       const { token, expiresAtMs } = await tokens.sign({ accountId: account.id, sessionId, roles });
       const login = { sessionId, expiresAtMs, from, userAgent };
-      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now(), issuer: identity.issuer }));
+      const { issuer } = identity;
+      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now(), issuer, confirm: async () => 1 }));
       return { accessToken: token, accessExpire: TOKEN_LIFE_S };
     },
   };

@@ -1,6 +1,7 @@
 import type { GatewaySessions } from './routing/gateway-types.ts';
 import type { ApiKeyState } from '../../domain/access/api-key.ts';
 import type { Identity, SignOnRules } from '../../domain/access/sign-on-rules.ts';
+import type { SecondFactor } from '../../domain/access/second-factor.ts';
 import type { SshKeyKind } from '../../domain/access/ssh-key.ts';
 import type { Scope } from '../../domain/access/scopes.ts';
 import type { Credential, Caller, Mutation } from '../kernel/ports.ts';
@@ -30,12 +31,44 @@ export interface LoginInfo {
   current: boolean;
 }
 
+export interface FactorProof {
+  password: string;
+  /** Needed once the account has a factor. */
+  code?: string | undefined;
+}
+
+interface SecondFactorState {
+  factors: SecondFactor[];
+  recoveryCodes: number;
+  isRequired: boolean;
+  /** The login of the request can do nothing else. */
+  mustSetUp: boolean;
+}
+
+export interface SecondFactors {
+  get(caller: Caller): Promise<SecondFactorState>;
+  /** Begins; nothing changes before `confirmTotp`. */
+  createTotp(caller: Caller, proof: FactorProof): Promise<{ secret: string; uri: string }>;
+  /** `recoveryCodes`: empty if the account has some. No later answer repeats them. */
+  confirmTotp(caller: Caller, body: { code: string }): Promise<{ recoveryCodes: string[] }>;
+  deleteTotp(caller: Caller, proof: FactorProof): Promise<void>;
+  createRecoveryCodes(caller: Caller, proof: FactorProof): Promise<{ recoveryCodes: string[] }>;
+}
+
+export interface AuthenticateOptions {
+  revalidate?: boolean | undefined;
+  settingUp?: boolean | undefined;
+}
+
 export interface Access extends GatewaySessions {
-  /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
-  authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
+  /**
+   * Throws `not_logged_in`, or `forbidden` for a login that lacks a second factor, unless
+   * `settingUp`. Results are cached for a second, unless `revalidate` is set.
+   */
+  authenticate(credential: Credential, options?: AuthenticateOptions): Promise<Caller>;
   /** `from`: the client's address. Throws `not_logged_in` or `too_many_requests`. */
   login(
-    body: { username: string; password: string },
+    body: { username: string; password: string; code?: string | undefined },
     from: string,
     userAgent?: string,
   ): Promise<{ accessToken: string; accessExpire: number }>;
@@ -55,6 +88,7 @@ export interface Access extends GatewaySessions {
     { username: string; email: string; password: string; balance?: number | undefined },
     { userId: string; username: string; email: string; group: string[] }
   >;
+  secondFactors: SecondFactors;
   createApiKey: Mutation<
     { name: string; scopes?: Scope[] | null; expiresAtUnixMs?: number | null; addresses?: string[] | null },
     { key: { id: string; name: string; fullKey: string } }

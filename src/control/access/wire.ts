@@ -26,7 +26,15 @@ export interface AccessOptions
     Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
     Pick<
       AccessDeps,
-      'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'deletionGraceMs' | 'registration' | 'passwordUrl'
+      | 'issuer'
+      | 'audience'
+      | 'argon2id'
+      | 'firstCredit'
+      | 'deletionGraceMs'
+      | 'registration'
+      | 'passwordUrl'
+      | 'secondFactorRole'
+      | 'consoleHost'
     > {
   /** Quota of accounts without one; default: the built-in one. */
   requestsPerSecond?: number;
@@ -96,6 +104,11 @@ export function wireAccess(deps: Kernel & AccessOptions) {
       logout: publishing(access.logout, credentialsRevoked),
       revokeLogin: publishing(access.revokeLogin, credentialsRevoked),
       changePassword: publishing(access.changePassword, credentialsRevoked),
+      secondFactors: {
+        ...access.secondFactors,
+        confirmTotp: publishing(access.secondFactors.confirmTotp, credentialsRevoked),
+        deleteTotp: publishing(access.secondFactors.deleteTotp, credentialsRevoked),
+      },
       deleteApiKey: publishing(access.deleteApiKey, credentialsRevoked),
       revokeSession: publishing(access.revokeSession, credentialsRevoked),
     },
@@ -164,6 +177,11 @@ function accountsOf(
     disable: cuttingOff(administration.disable),
     enable: cuttingOff(administration.enable),
     delete: cuttingOff(administration.delete),
+    async resetSecondFactor(caller, body, idempotency) {
+      const answer = await administration.resetSecondFactor(caller, body, idempotency);
+      changes.publish({ subject: 'account', id: body.accountId });
+      return answer;
+    },
     restore: cuttingOff(administration.restore),
     setPassword: (body, from) => administration.setPassword(body, from).then(loginsEnded),
     async resetAtHost(username) {

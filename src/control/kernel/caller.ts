@@ -15,6 +15,8 @@ export interface Caller {
   apiKeyId?: string;
   /** Absent for a token, and for a key of unlimited time and addresses. */
   limits?: KeyLimits;
+  /** The role asks for a second factor, and the login had none: only setting one up is allowed. */
+  mustSetUpFactor?: true;
 }
 
 export type Credential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string };

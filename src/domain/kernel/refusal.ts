@@ -26,6 +26,9 @@ export const refusalCodes = [
 
 export type RefusalCode = (typeof refusalCodes)[number];
 
+/** `code`: the password was right. `setUp`: the role asks for a factor that the account lacks. */
+export type SecondFactorHint = 'code' | 'setUp';
+
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly code: RefusalCode;
@@ -34,17 +37,19 @@ export class Refusal extends Error {
   readonly retryAfterS: number | undefined;
   /** Stored row, for a stale version. */
   readonly current: object | undefined;
+  readonly secondFactor: SecondFactorHint | undefined;
 
   constructor(
     code: RefusalCode,
     message: string,
-    options: { detail?: unknown; retryAfterS?: number; current?: object } = {},
+    options: { detail?: unknown; retryAfterS?: number; current?: object; secondFactor?: SecondFactorHint } = {},
   ) {
     super(message);
     this.code = code;
     this.detail = options.detail;
     this.retryAfterS = options.retryAfterS;
     this.current = options.current;
+    this.secondFactor = options.secondFactor;
   }
 }
 

@@ -132,7 +132,7 @@ interface Login {
   accessGrant: AccessGrant;
 }
 
-/** A valid API key whose limits exclude this request. */
+/** A valid API key or login whose limits exclude this request. */
 interface Limited {
   limit: string;
 }
@@ -154,7 +154,7 @@ async function loginBy(
   { credential }: Presented,
 ): Promise<Login | Limited | null> {
   const holder = await holderOf(deps, credential);
-  if (holder === null) return null;
+  if (holder === null || 'limit' in holder) return holder;
   const { accountId, scopes, limits } = holder;
   if (!mayUse(scopes, { subject: 'instances', reads: false })) return { limit: NO_SCOPE };
   const facts = { accountId, ...(limits && { limits }) };
@@ -170,11 +170,12 @@ function limitedTo(from: AuthRequest['from'], limits: KeyLimits | undefined): Li
 async function holderOf(
   { authenticate }: AdmissionDeps,
   credential: Credential,
-): Promise<Awaited<ReturnType<IdentifyCredential>> | null> {
+): Promise<Awaited<ReturnType<IdentifyCredential>> | Limited | null> {
   try {
     return await authenticate(credential);
   } catch (error) {
     if (error instanceof Refusal && error.code === 'not_logged_in') return null;
+    if (error instanceof Refusal && error.code === 'forbidden') return { limit: error.message };
     throw error;
   }
 }
@@ -224,6 +225,11 @@ function cookieWeight({ head, method, upgrade, ownOrigin }: AuthRequest): 'count
   return head.fetchMode === 'navigate' && head.fetchDest === 'document' ? 'counts' : 'ignored';
 }
 
+async function accountOf(deps: AdmissionDeps, credential: Credential): Promise<string | null> {
+  const holder = await holderOf(deps, credential);
+  return holder !== null && 'accountId' in holder ? holder.accountId : null;
+}
+
 /** Whether the credential still authorizes. Rejects at a store fault: unknown is not revoked. */
 export async function isStillAuthorized(
   deps: AdmissionDeps,
@@ -240,7 +246,7 @@ export async function isStillAuthorized(
     case 'session':
       return mayStay((await deps.forwarding.session(accessGrant.secret))?.accountId ?? null);
     case 'credential':
-      return mayStay((await holderOf(deps, accessGrant.credential))?.accountId ?? null);
+      return mayStay(await accountOf(deps, accessGrant.credential));
     case 'share':
       return mayStay(null) || opens(deps, accessGrant.token, target);
     default:

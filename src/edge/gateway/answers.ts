@@ -77,7 +77,7 @@ export const notLoggedInHere = (login: Answer['link'] | null): Answer => ({
 
 export const keyLimited = (why: string): Answer => ({
   ...FORBIDDEN,
-  title: 'This API key does not open this',
+  title: 'This login or key does not open this',
   message: why,
 });
 

@@ -1,5 +1,6 @@
 /** CORS (Fetch, 3.2): pages of the operator's list of origins may use the cookie, too. */
 import type { FastifyInstance } from 'fastify';
+import { SECOND_FACTOR_HEADER } from '../../contract/access/second-factor.ts';
 import { WAIT_HEADER } from '../../contract/compute/instance.ts';
 import { QUOTE_HEADER } from '../../contract/compute/quote.ts';
 import { OPERATION_HEADER } from '../../contract/compute/operation.ts';
@@ -37,6 +38,7 @@ const ANSWER_HEADERS = [
   IGNORED_HEADER,
   'X-Request-Id',
   OPERATION_HEADER,
+  SECOND_FACTOR_HEADER,
 ].join(', ');
 
 export function mountCors(app: FastifyInstance, origins: ReadonlySet<string>): void {

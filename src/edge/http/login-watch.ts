@@ -33,7 +33,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Con
       const { accountId } = await access.authenticate(credential, options);
       return accountId === caller.accountId ? null : 'the login now belongs to another account';
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'not_logged_in') return ENDED;
+      if (error instanceof Refusal && (error.code === 'not_logged_in' || error.secondFactor)) return ENDED;
       throw error;
     }
   };

@@ -35,7 +35,7 @@ import { makeValidate } from './validate.ts';
 
 export type Authorize = (
   request: FastifyRequest,
-  route: Pick<Route, 'path' | 'who' | 'reads' | 'subject'> & { operation?: boolean },
+  route: Pick<Route, 'path' | 'who' | 'reads' | 'subject'> & Partial<Pick<JsonRoute, 'operation' | 'settingUp'>>,
   reply: FastifyReply,
 ) => Promise<Caller>;
 
@@ -49,7 +49,7 @@ export function makeAuthorize(
   return (request, route, reply) => {
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request, ownOrigins);
-    return access.authenticate(credential).then((caller) => {
+    return access.authenticate(credential, { settingUp: route.settingUp }).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket, caller.accountId);
       request.caller = caller;
       // Debts for rows, such as lines of a followed log, delay no stop of what is paid for.
@@ -106,7 +106,7 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
     mount(app, deps, name, async (request, input) => {
       const result: unknown = await open[name](input);
       if (isObject(result) && typeof result['accessToken'] === 'string')
-        request.caller = await deps.authenticate({ kind: 'token', token: result['accessToken'] });
+        request.caller = await deps.authenticate({ kind: 'token', token: result['accessToken'] }, { settingUp: true });
       return result;
     });
   const mountFor = <Name extends JsonRouteName>(

@@ -1,5 +1,6 @@
 /** Answers refused and failed requests: body of docs/interface.md §7, details in headers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SECOND_FACTOR_HEADER } from '../../contract/access/second-factor.ts';
 import {
   NOT_LOGGED_IN_CODE,
   PROBLEM_TYPE,
@@ -68,6 +69,7 @@ export function answerError(
   reply.code(status).header('content-type', contentType).header('x-error-code', code);
   reply.header('x-request-id', request.id).header('cache-control', 'no-store');
   if (refusal?.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(refusal.retryAfterS)));
+  if (refusal?.secondFactor !== undefined) reply.header(SECOND_FACTOR_HEADER, refusal.secondFactor);
   if (code === 'not_logged_in') reply.header('www-authenticate', 'Bearer realm="berth"');
   reply.send(body);
 }

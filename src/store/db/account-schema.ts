@@ -43,6 +43,8 @@ export interface AccountTable {
   moneyDeleteWarnedAtMs: Generated<number | null>;
   /** `Usage` of quotas. */
   usage: Generated<string>;
+  /** JSON list, written with each change of `totp` and `passkey`. */
+  secondFactors: Generated<string>;
 }
 
 /** Limits. `accountId` is '' for those of the installation. */
@@ -63,6 +65,36 @@ export interface SessionTable {
   userAgent: Generated<string>;
   /** To the minute. */
   lastUsedAtMs: Generated<number>;
+  /** 1 after a second factor, or a login by a provider. */
+  secondFactor: Generated<Flag>;
+}
+
+/** Authenticator app (RFC 6238). `confirmedAtMs` is null until the first right code. */
+export interface TotpTable {
+  accountId: string;
+  sealed: string;
+  createdAtMs: number;
+  confirmedAtMs: number | null;
+  lastStep: Generated<number>;
+}
+
+export interface RecoveryCodeTable {
+  /** SHA-256 of the code, hex. */
+  hash: string;
+  accountId: string;
+}
+
+export interface PasskeyTable {
+  id: string;
+  accountId: string;
+  name: string;
+  credentialId: string;
+  publicKey: string;
+  counter: number;
+  /** JSON list. */
+  transports: string;
+  createdAtMs: number;
+  lastUsedAtMs: number | null;
 }
 
 /** One-time link to the page that sets a password. */
@@ -159,6 +191,9 @@ export interface AccountSchema {
   signingKey: SigningKeyTable;
   account: AccountTable;
   session: SessionTable;
+  totp: TotpTable;
+  recoveryCode: RecoveryCodeTable;
+  passkey: PasskeyTable;
   passwordLink: PasswordLinkTable;
   apiKey: ApiKeyTable;
   identity: IdentityTable;

@@ -67,7 +67,10 @@ export async function lockAccounts(tx: Db, ids: Iterable<string>): Promise<Map<s
 }
 
 export type AccountChange = Partial<
-  Pick<AccountRow, 'roles' | 'disabled' | 'disabledAtMs' | 'disabledReason' | 'deleteAtMs' | 'overdraftMicros'>
+  Pick<
+    AccountRow,
+    'roles' | 'disabled' | 'disabledAtMs' | 'disabledReason' | 'deleteAtMs' | 'overdraftMicros' | 'secondFactors'
+  >
 >;
 
 export async function changeAccount(tx: Db, id: string, change: AccountChange): Promise<AccountRow> {

@@ -131,8 +131,13 @@ export async function revokeGrantsOfSession(tx: Db, sessionId: string): Promise<
   await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
 }
 
-export async function revokeGrantsOfAccount(tx: Db, accountId: string): Promise<void> {
-  await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).execute();
+/** `exceptSession`: a login whose grants stay. */
+export async function revokeGrantsOfAccount(tx: Db, accountId: string, exceptSession = ''): Promise<void> {
+  await tx
+    .deleteFrom('gatewayGrant')
+    .where('accountId', '=', accountId)
+    .where(({ or, eb }) => or([eb('sessionId', 'is', null), eb('sessionId', '<>', exceptSession)]))
+    .execute();
 }
 
 export async function deleteExpiredGrants(tx: Db, nowMs: number): Promise<void> {

@@ -1,5 +1,6 @@
 /** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
 import { scopes, type Scope } from '../../domain/access/scopes.ts';
+import { secondFactors, type SecondFactor } from '../../domain/access/second-factor.ts';
 import { z } from 'zod';
 import { meters } from '../../domain/money/meter.ts';
 import type { GrantScope } from '../../domain/money/purse.ts';
@@ -293,6 +294,9 @@ export const parseKeyAddresses = (text: string, apiKey: string): string[] =>
 
 export const parseRoles = (text: string, account: string): string[] =>
   parseJson(texts, text, { table: 'account', id: account, column: 'roles' });
+
+export const parseSecondFactors = (text: string, account: string): SecondFactor[] =>
+  parseJson(z.array(z.enum(secondFactors)), text, { table: 'account', id: account, column: 'secondFactors' });
 
 export const grantScope: z.ZodType<GrantScope> = z.object({
   regionId: z.string().exactOptional(),

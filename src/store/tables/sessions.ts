@@ -1,6 +1,7 @@
 /** Logins. A row stays until token and gateway sessions have ended: one revocation ends all. */
 import { sql, type Selectable } from 'kysely';
 import type { SessionTable } from '../db/account-schema.ts';
+import type { Flag } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -19,7 +20,8 @@ const holder = prepared<{ id: string; nowMs: number }>()((db, p) =>
   db
     .selectFrom('session')
     .innerJoin('account', 'account.id', 'session.accountId')
-    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles', 'session.lastUsedAtMs'])
+    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles'])
+    .select(['session.lastUsedAtMs', 'session.secondFactor'])
     .where('session.id', '=', p('id'))
     .where('session.revokedAtMs', 'is', null)
     .where('session.expiresAtMs', '>', p('nowMs'))
@@ -30,7 +32,7 @@ export async function holderOfSession(
   db: Db,
   id: string,
   nowMs: number,
-): Promise<(CredentialHolder & { lastUsedAtMs: number }) | undefined> {
+): Promise<(CredentialHolder & { lastUsedAtMs: number; secondFactor: Flag }) | undefined> {
   const [row] = await holder(db, { id, nowMs });
   return row;
 }
@@ -75,13 +77,18 @@ export async function revokeSession(tx: Db, id: string, atMs: number): Promise<b
   return result.numUpdatedRows === 1n;
 }
 
-export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number): Promise<void> {
+export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number, except = ''): Promise<void> {
   await tx
     .updateTable('session')
     .set({ revokedAtMs: atMs })
     .where('accountId', '=', accountId)
+    .where('id', '<>', except)
     .where('revokedAtMs', 'is', null)
     .execute();
+}
+
+export async function setSecondFactorOfSession(tx: Db, id: string, secondFactor: Flag): Promise<void> {
+  await tx.updateTable('session').set({ secondFactor }).where('id', '=', id).execute();
 }
 
 export async function deleteExpiredSessions(tx: Db, nowMs: number): Promise<void> {

@@ -65,6 +65,7 @@ export function accessFixtureOver(
     log,
     seal: testSeal,
     passwordUrl: (token) => `http://api.test/password?token=${token}`,
+    consoleHost: 'gpu.test',
     onSshKeysChanged: async (_, accountId) => void keysChanged.push(accountId),
     argon2id: (parameters) => {
       hashes.push(parameters);
@@ -142,6 +143,9 @@ export async function everythingIn(store: Store): Promise<string> {
     'account',
     'session',
     'passwordLink',
+    'totp',
+    'recoveryCode',
+    'passkey',
     'apiKey',
     'sshKey',
     'idempotency',

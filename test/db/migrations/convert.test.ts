@@ -106,17 +106,28 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     expect(Object.entries(rows).filter(([, { length }]) => length === 0)).toEqual([]);
     const later = migrations.slice(1).map(() => 'the database was migrated');
     expect(await convert(database)).toEqual(['the database is converted', ...later]);
-    const { migration, dueAct, quarantine, regionUse, gpuUse, region = [], ...kept } = await rowsOf(database);
-    const changed = new Set(['stopDueAtMs', 'tideRegionId', 'resumesAfter', 'gpusTotal', 'gpusUsed', 'reservePerGpu']);
+    const { migration, dueAct, quarantine, regionUse, gpuUse, region = [], ...others } = await rowsOf(database);
+    const { totp, recoveryCode, passkey, account = [], session = [], ...kept } = others;
+    const changed = new Set([
+      'stopDueAtMs',
+      'tideRegionId',
+      'resumesAfter',
+      'gpusTotal',
+      'gpusUsed',
+      'reservePerGpu',
+      'secondFactors',
+      'secondFactor',
+    ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
-    expect({ ...kept, region: region.map(without) }).toEqual({
+    const widened = { region: region.map(without), account: account.map(without), session: session.map(without) };
+    expect({ ...kept, ...widened }).toEqual({
       ...rows,
       instance: rows['instance']?.map(without),
       region: rows['region']?.map(without),
     });
     expect(dueAct).not.toEqual([]);
-    expect([quarantine, regionUse, gpuUse]).toEqual([[], [], []]);
+    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey]).toEqual([[], [], [], [], [], []]);
     expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();

@@ -76,6 +76,7 @@ const rows: Rows = {
     moneyArchiveAtMs: BIG,
     moneyDeleteAtMs: BIG,
     moneyDeleteWarnedAtMs: BIG,
+    secondFactors: '["totp"]',
   },
   webhook: {
     id: 'w',
@@ -115,6 +116,20 @@ const rows: Rows = {
     address: '::1',
     userAgent: 'ü',
     lastUsedAtMs: BIG,
+    secondFactor: 1,
+  },
+  totp: { accountId: 'ann', sealed: 'v1.', createdAtMs: BIG, confirmedAtMs: BIG, lastStep: BIG },
+  recoveryCode: { hash: 'h', accountId: 'ann' },
+  passkey: {
+    id: 'p',
+    accountId: 'ann',
+    name: 'ü',
+    credentialId: 'c',
+    publicKey: 'k',
+    counter: BIG,
+    transports: '[]',
+    createdAtMs: 1,
+    lastUsedAtMs: null,
   },
   passwordLink: { hash: 'h', accountId: 'ann', kind: 'reset', expiresAtMs: BIG },
   apiKey: {

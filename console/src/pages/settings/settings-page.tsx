@@ -1,14 +1,24 @@
-/** The account and this browser: password, look, variables, quotas. */
+/** The account and this browser: password, second factor, look, variables, quotas. */
 import { Grid, Paper, Stack, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { useTexts } from '../../texts/provider.tsx';
 import { EnvironmentBlock } from './environment-block.tsx';
 import { LookBlock } from './look-block.tsx';
 import { PasswordForm } from './password-form.tsx';
 import { QuotaBlock } from './quota-block.tsx';
+import { SecondFactorBlock } from './second-factor-block.tsx';
+import { secondFactorQuery } from './second-factor-query.ts';
 
 export function SettingsPage() {
   const { settings } = useTexts();
+  const factor = useQuery(secondFactorQuery);
+  const secondFactor = (
+    <Block title={settings.secondFactor.title}>
+      <SecondFactorBlock query={factor} />
+    </Block>
+  );
+  if (factor.data?.mustSetUp) return secondFactor;
   return (
     <>
       <Title order={1} mb="sm">
@@ -23,6 +33,7 @@ export function SettingsPage() {
             <Block title={settings.password.title}>
               <PasswordForm />
             </Block>
+            {secondFactor}
           </Stack>
         </Grid.Col>
         <Grid.Col span={{ base: 12, md: 6, xl: 4 }}>

@@ -46,6 +46,7 @@ export const accounts = {
     overdraft: 'Overdraft',
     role: 'Change the role',
     reset: 'Reset the password',
+    resetFactor: 'Reset the second factor',
     disable: 'Disable',
     enable: 'Enable',
     delete: 'Delete',
@@ -80,6 +81,13 @@ export const accounts = {
   roleTitle: (name: string) => `Role of ${name}`,
   resetTitle: (name: string) => `New password for ${name}`,
   resetHint: 'You get a link for the person, who sets a new password there. The old one works until then.',
+  resetFactorTitle: (name: string) => `Reset the second factor of ${name}?`,
+  resetFactorHint:
+    'Its authenticator app, passkeys and recovery codes no longer count, and its logins end. The password alone opens the account, until the person sets up another factor. Be sure who asks.',
+  factors: (factors: readonly string[]) =>
+    factors.length === 0
+      ? 'no second factor'
+      : `second factor: ${factors.map((one) => (one === 'totp' ? 'app' : one)).join(', ')}`,
   creditTitle: (name: string) => `Give money to ${name}`,
   give: 'Give',
   given: (name: string) => `${name} has the money`,

@@ -47,6 +47,7 @@ export const accounts: Texts['accounts'] = {
     overdraft: '透支额度',
     role: '更改角色',
     reset: '重置密码',
+    resetFactor: '重置双重验证',
     disable: '停用',
     enable: '启用',
     delete: '删除',
@@ -79,6 +80,13 @@ export const accounts: Texts['accounts'] = {
   roleTitle: (name) => `${name} 的角色`,
   resetTitle: (name) => `${name} 的新密码`,
   resetHint: '您将得到一个链接，由对方设置新密码。旧密码在此之前仍有效。',
+  resetFactorTitle: (name) => `重置 ${name} 的双重验证？`,
+  resetFactorHint:
+    '该账户的身份验证器应用、通行密钥和恢复码将失效，其登录会结束。在重新设置之前，仅凭密码即可登录。请先确认请求者的身份。',
+  factors: (factors) =>
+    factors.length === 0
+      ? '未设置双重验证'
+      : `双重验证：${factors.map((one) => (one === 'totp' ? '应用' : '通行密钥')).join('、')}`,
   creditTitle: (name) => `向 ${name} 发放资金`,
   give: '发放',
   given: (name) => `${name} 已收到资金`,

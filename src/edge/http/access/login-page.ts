@@ -7,10 +7,14 @@
  * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST
  * from another origin is refused: no page logs its visitor in to another account.
  */
+import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { SECOND_FACTOR_HEADER } from '../../../contract/access/second-factor.ts';
 import { isConsolePath } from '../../../contract/console-places.ts';
 import { routes } from '../../../contract/routes.ts';
-import type { Caller, Control } from '../../../control/index.ts';
+import { makeSeal, type Caller, type Control } from '../../../control/index.ts';
+import { MINUTE_MS } from '../../../domain/kernel/durations.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../../gateway/login-link.ts';
 import type { InstanceTarget } from '../../gateway/routing.ts';
@@ -59,6 +63,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   const ownOrigins = new Set(deps.ownOrigins);
   const provider = deps.loginProvider?.displayName ?? null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
+  const seal = makeSeal({ key: randomBytes(32), randomBytes });
 
   const returnOf = (to: unknown = '/', host: unknown = ''): Return => {
     if (typeof to === 'string' && host === '' && isConsoleView(to)) return { to, host, target: null };
@@ -76,21 +81,37 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     try {
       const { credential, byCookie } = presentedCredential(request.headers);
       if (!byCookie) return null;
-      return (request.caller = await control.access.authenticate(credential));
+      return (request.caller = await control.access.authenticate(credential, { settingUp: true }));
     } catch (error) {
       if (error instanceof Refusal && error.code === 'not_logged_in') return null;
       throw error;
     }
   };
 
-  const logIn = async (request: FastifyRequest, reply: FastifyReply, form: URLSearchParams): Promise<Caller> => {
-    auditNoteOf(request).loginName = form.get('username');
-    const body = validate({ username: form.get('username'), password: form.get('password') });
+  const logIn = async (request: FastifyRequest, reply: FastifyReply, given: Given): Promise<Caller> => {
+    auditNoteOf(request).loginName = given.username;
+    const body = validate(given);
     const userAgent = request.headers['user-agent'];
     const { accessToken, accessExpire } = await control.access.login(body, request.ip, userAgent);
     reply.header('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
-    return (request.caller = await control.access.authenticate({ kind: 'token', token: accessToken }));
+    const credential = { kind: 'token', token: accessToken } as const;
+    return (request.caller = await control.access.authenticate(credential, { settingUp: true }));
   };
+
+  const givenIn = (form: URLSearchParams): Given | null => {
+    const sealed = form.get('pending');
+    if (sealed === null)
+      return form.has('username') ? { username: form.get('username'), password: form.get('password') } : null;
+    const text = seal.open(sealed, ABOUT);
+    const pending = text === null ? null : pendingLogin.parse(JSON.parse(text));
+    if (pending === null || performance.now() >= pending.expiresAtMs)
+      throw new Refusal('not_logged_in', `the login took longer than ${PENDING_MS / 60_000} minutes: log in again`);
+    const { username, password } = pending;
+    return { username, password, code: form.get('code') ?? '' };
+  };
+
+  const sealedOf = ({ username, password }: Given): string =>
+    seal.seal(JSON.stringify({ username, password, expiresAtMs: performance.now() + PENDING_MS }), ABOUT);
 
   app.get(LOGIN_PATH, async (request, reply) => {
     try {
@@ -107,14 +128,15 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   app.post(LOGIN_PATH, { bodyLimit: MAX_FORM_BYTES, config: { audited: 'loginPage' } }, async (request, reply) => {
     let back: Return | null = null;
     let visitor: Caller | null = null;
-    let username = '';
+    let given: Given | null = null;
     try {
       refuseCrossSite(request, ownOrigins);
       const form = formOf(request, 'programs log in with POST /api/user/login');
       back = returnOf(form.get('to'), form.get('host') ?? '');
-      username = form.get('username') ?? '';
-      visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
+      given = givenIn(form);
+      visitor = given === null ? await visitorOf(request) : await logIn(request, reply, given);
       if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
+      if (visitor.mustSetUpFactor) return leadTo(request, reply, SETTINGS);
       if (back.target === null) return leadTo(request, reply, back.to);
       const { mount, instanceId, port } = back.target;
       auditNoteOf(request).subjects.push(instanceId);
@@ -125,11 +147,25 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       });
       return sendPage(request, reply, 200, openingPage(formTextsFor(request), url));
     } catch (error) {
-      return refuse(request, reply, error, { provider, back, visitor, username });
+      if (back !== null && given !== null && error instanceof Refusal && error.secondFactor === 'code')
+        return askForCode(request, reply, error, { back, pending: sealedOf(given), isWrong: given.code !== undefined });
+      return refuse(request, reply, error, { provider, back, visitor, username: given?.username ?? '' });
     }
   });
 }
 
+/** A right name and password, until the code of the second factor comes. */
+const pendingLogin = z.object({ username: z.string(), password: z.string(), expiresAtMs: z.number() });
+const PENDING_MS = 5 * MINUTE_MS;
+const ABOUT = 'login that waits for a code';
+
+interface Given {
+  username: string | null;
+  password: string | null;
+  code?: string;
+}
+
+const SETTINGS = '/settings';
 const MAX_VIEW = 2_000;
 
 /** A path of the console with its query, without anything that leads to another host. */
@@ -156,6 +192,18 @@ function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { 
   );
 }
 
+interface CodePage {
+  back: Return;
+  pending: string;
+  isWrong: boolean;
+}
+
+function askForCode(request: FastifyRequest, reply: FastifyReply, error: Refusal, page: CodePage): FastifyReply {
+  const texts = formTextsFor(request);
+  reply.header(SECOND_FACTOR_HEADER, 'code');
+  return refuseOnPage(request, reply, error, () => codePage(texts, page));
+}
+
 interface LoginPage {
   /** Name of the login provider; null: none. */
   provider: string | null;
@@ -165,12 +213,29 @@ interface LoginPage {
   username: string;
 }
 
-function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username }: LoginPage): string {
-  const form = (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
+const formFor =
+  (back: Return) =>
+  (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
 <input type="hidden" name="to" value="${escaped(back.to)}">
 <input type="hidden" name="host" value="${escaped(back.host)}">
 ${fields}<button>${escaped(button)}</button>
 </form>`;
+
+function codePage(texts: FormTexts, { back, pending, isWrong }: CodePage): string {
+  const fields = `<input type="hidden" name="pending" value="${escaped(pending)}">
+<label for="code">${texts.code}</label>
+<input id="code" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required autofocus>
+`;
+  const parts = [
+    alert(isWrong ? texts.wrongCode : null),
+    paragraph(texts.codeText),
+    formFor(back)(fields, texts.logIn),
+  ];
+  return page(texts, texts.secondFactor, parts.join('\n'));
+}
+
+function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username }: LoginPage): string {
+  const form = formFor(back);
   const fields = `<label for="username">${texts.nameOrEmail}</label>
 <input id="username" name="username" autocomplete="username" required value="${escaped(username)}"${username === '' ? ' autofocus' : ''}>
 <label for="password">${texts.password}</label>

@@ -5,13 +5,26 @@ import { useState } from 'react';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { Account } from './account.ts';
 import { CreditModal, OverdraftModal } from './money-modals.tsx';
-import { DeleteModal, DisableModal, EnableModal, ResetModal, RestoreModal, RoleModal } from './state-modals.tsx';
+import {
+  DeleteModal,
+  DisableModal,
+  EnableModal,
+  ResetFactorModal,
+  ResetModal,
+  RestoreModal,
+  RoleModal,
+} from './state-modals.tsx';
 
-export type AccountActName = 'credit' | 'overdraft' | 'role' | 'reset' | 'disable' | 'enable' | 'delete' | 'restore';
+export type AccountActName =
+  'credit' | 'overdraft' | 'role' | 'reset' | 'resetFactor' | 'disable' | 'enable' | 'delete' | 'restore';
 
 /** What the state of an account allows. */
-export const actsOf = ({ state }: Pick<Account, 'state'>): readonly AccountActName[] => {
-  const always = ['credit', 'overdraft', 'role'] as const;
+export const actsOf = ({
+  state,
+  secondFactors,
+}: Pick<Account, 'state' | 'secondFactors'>): readonly AccountActName[] => {
+  const factor = secondFactors.length > 0 ? (['resetFactor'] as const) : [];
+  const always = ['credit', 'overdraft', 'role', ...factor] as const;
   if (state === 'deleting') return ['restore'];
   return state === 'disabled' ? [...always, 'enable', 'delete'] : [...always, 'reset', 'disable', 'delete'];
 };
@@ -45,6 +58,7 @@ const modals = {
   overdraft: OverdraftModal,
   role: RoleModal,
   reset: ResetModal,
+  resetFactor: ResetFactorModal,
   disable: DisableModal,
   enable: EnableModal,
   delete: DeleteModal,

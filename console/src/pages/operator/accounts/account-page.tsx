@@ -45,7 +45,12 @@ export function AccountPage() {
         <Title order={1}>{account.username}</Title>
         <AccountState account={account} />
         <Text size="sm" c="dimmed">
-          {[accounts.roles[roleOf(account.role)], account.email, accounts.since(dateTime(account.createdAtUnixMs))]
+          {[
+            accounts.roles[roleOf(account.role)],
+            account.email,
+            accounts.since(dateTime(account.createdAtUnixMs)),
+            accounts.factors(account.secondFactors),
+          ]
             .filter((part) => part !== '')
             .join(' · ')}
         </Text>

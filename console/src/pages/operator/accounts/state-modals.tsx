@@ -168,3 +168,19 @@ export function ResetModal({ account: { accountId, username }, onClose }: Accoun
     </ActModal>
   );
 }
+
+export function ResetFactorModal({ account: { accountId, username }, onClose }: AccountModalProps) {
+  const { accounts } = useTexts();
+  return (
+    <ActModal
+      title={accounts.resetFactorTitle(username)}
+      label={accounts.acts.resetFactor}
+      isDestructive
+      stale={ACCOUNT_STALE}
+      onClose={onClose}
+      act={() => api.resetSecondFactor({ accountId })}
+    >
+      <Text size="sm">{accounts.resetFactorHint}</Text>
+    </ActModal>
+  );
+}
