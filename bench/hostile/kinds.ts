@@ -46,7 +46,14 @@ const SPELLINGS = 1_000;
 const DAY_MS = 86_400_000;
 
 export function hostileKinds(ids: HostileIds): Kind[] {
-  return [...routeKinds(ids), ...bodyKinds(ids), ...reportKinds(ids), ...listKinds(ids), ...unauthenticatedKinds(ids)];
+  return [
+    ...controlKinds,
+    ...routeKinds(ids),
+    ...bodyKinds(ids),
+    ...reportKinds(ids),
+    ...listKinds(ids),
+    ...unauthenticatedKinds(ids),
+  ];
 }
 
 const kind = (
@@ -187,6 +194,15 @@ function bodyKinds({ instanceId }: HostileIds): Kind[] {
   ]);
 }
 
+/** What the others are compared with, once more: their ratios are what the machine does. */
+const controlKinds: Kind[] = [
+  kind('control: GET /api/balance', 'account', [get('/api/balance')], { isSuspect: true }),
+  kind('control: GET /api/balance', 'admin', [get('/api/balance')], { isSuspect: true }),
+  kind('control: GET /healthz', 'unauthenticated', [get('/healthz')], { isSuspect: true }),
+];
+
+export const isControl = ({ name }: Pick<Kind, 'name'>): boolean => name.startsWith('control: ');
+
 /** Reports over all data, in months, time zones and spellings. */
 function reportKinds({ instanceId }: HostileIds): Kind[] {
   const months = [0, 1].map((back) => {
@@ -319,7 +335,6 @@ function unauthenticatedKinds({ instanceId, username }: HostileIds): Kind[] {
       'unauthenticated',
       names.map((name) => get(`/${name}`)),
     ),
-    kind('GET /healthz', 'unauthenticated', [get('/healthz')]),
     kind('GET /readyz', 'unauthenticated', [get('/readyz')], { isSuspect: true }),
     kind('GET /api/openapi.json', 'unauthenticated', [get('/api/openapi.json')], { isSuspect: true }),
     kind(
