@@ -8,14 +8,14 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
 import { userId } from '../../../src/domain/kernel/ids.ts';
-import type { EngineSpec } from '../../../src/engines/contract.ts';
+import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import { containerName, labels } from '../../../src/engines/labels.ts';
 import { makeDockerClient } from '../../../src/docker/docker-client.ts';
 import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
 import { cardOf, makeFakeSmi } from '../../fixtures/nvidia-smi.ts';
-import { deadline, until, type Subject } from '../../conformance/subject.ts';
-import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { deadline, newInstanceId, until, type Subject } from '../../conformance/subject.ts';
+import { endpoint, onDocker, pauseContainer, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
@@ -33,16 +33,25 @@ function withoutCards(body: string): string {
   return JSON.stringify({ ...rest, HostConfig: { ...HostConfig, DeviceRequests: [] } });
 }
 
-/** The daemon, with the older runtime of cards; counts commands that are run in instances. */
-function withRuntime() {
+/**
+ * The daemon, with the older runtime of cards; counts commands that are run in instances. Starts
+ * wait until `creates` containers were created.
+ */
+function withRuntime({ creates = 0 } = {}) {
   const socketPath = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
   const commands: string[] = [];
+  let created = 0;
+  const waiting: (() => void)[] = [];
+  const onCreated = (): void => {
+    if (++created >= creates) for (const go of waiting.splice(0)) go();
+  };
   const server = http.createServer((request, response) => {
     const { url = '', method, headers } = request;
     if (url.includes('/exec')) commands.push(url);
     const onward = http.request({ socketPath, path: url, method, headers }, (answer) => {
       const pass = async (): Promise<void> => {
         const isInfo = url.split('?')[0]?.endsWith('/info');
+        if (url.includes('/containers/create')) onCreated();
         if (!isInfo) {
           response.writeHead(answer.statusCode ?? 500, answer.headers);
           return void answer.pipe(response);
@@ -52,6 +61,7 @@ function withRuntime() {
       };
       void pass();
     });
+    if (url.endsWith('/start') && created < creates) return void waiting.push(() => request.pipe(onward));
     if (!url.includes('/containers/create')) return void request.pipe(onward);
     onward.removeHeader('content-length');
     void text(request).then((body) => onward.end(withoutCards(body)));
@@ -144,6 +154,60 @@ it('makes the nodes of a card devices of the container, where the older runtime 
   });
 });
 
+/** A host with two cards, and a stopped instance of the second. */
+async function withStopped(
+  options: { creates?: number },
+  work: (engine: Engine, stopped: EngineSpec) => Promise<void>,
+): Promise<void> {
+  const smi = await makeFakeSmi();
+  onTestFinished(() => smi.remove());
+  await smi.show([cardOf(0), cardOf(1)]);
+  const stopped = subject.spec({ gpus: 1 });
+  await startWithCard(stopped, uuids[1] ?? '');
+  await fixture.engine.halt(stopped.id, 0, deadline());
+  const { server } = withRuntime(options);
+  await withSocket(fixture, server, async (socketPath) => {
+    const engine = fixture.make({ endpoint: { socketPath }, cards: { smi: smi.program } });
+    await engine.probe(deadline());
+    await work(engine, stopped);
+    await engine.stop();
+  });
+}
+const cardsOf = async ({ id }: EngineSpec): Promise<string | undefined> =>
+  (await fixture.inspect(id)).Config.Labels[labels.gpus];
+
+it('gives instances that start at once a card each', async () => {
+  await withStopped({ creates: 2 }, async (engine) => {
+    const both = [subject.spec({ gpus: 1 }), subject.spec({ gpus: 1 })];
+    await Promise.all(both.map((spec) => engine.ensure(spec, deadline())));
+    expect((await Promise.all(both.map(cardsOf))).toSorted()).toEqual(uuids);
+  });
+});
+
+it('gives the card of a stopped instance to its start or to a launch, and never to both', async () => {
+  await withStopped({}, async (engine, stopped) => {
+    const all = [stopped, subject.spec({ gpus: 1 }), subject.spec({ gpus: 1 })];
+    const results = await Promise.allSettled(all.map((spec) => engine.ensure(spec, deadline())));
+    const given = await Promise.all(all.filter((_, nth) => results[nth]?.status === 'fulfilled').map(cardsOf));
+    expect(given.toSorted()).toEqual(uuids);
+    const refused = results.find((result) => result.status === 'rejected');
+    expect(refused?.reason).toMatchObject({ kind: 'no_capacity', retry: true, reason: 'gpuBusy' });
+  });
+});
+
+it('gives the card of a paused instance to no other', async () => {
+  await withStopped({}, async (engine) => {
+    const [saved, other] = [subject.spec({ gpus: 1 }), subject.spec({ gpus: 1 })];
+    await engine.ensure(saved, deadline());
+    expect(await cardsOf(saved)).toBe(uuids[0]);
+    const container = fixture.docker.getContainer(containerName(saved.id));
+    await pauseContainer(container);
+    await engine.ensure(other, deadline());
+    expect(await cardsOf(other)).toBe(uuids[1]);
+    await container.unpause();
+  });
+});
+
 it('says that the host has taken a card, whatever is in the instance', async ({ skip }) => {
   const cgroup = await readFile('/proc/self/cgroup', 'utf8');
   skip(!/:devices:/.test(cgroup), 'the host has no control groups of the first version');
@@ -180,7 +244,7 @@ it('gives a start no card in quarantine, and lets a stopped instance of one wait
   const allocator = makeGpuAllocator(client, fixture.installation);
   const chosenWithout = (...ids: string[]) =>
     allocator.withChosen(
-      { ownerId: userId('ann'), gpus: 1, withoutGpus: new Set(ids) },
+      { id: newInstanceId(), ownerId: userId('ann'), gpus: 1, withoutGpus: new Set(ids) },
       facts,
       deadline(),
       async (chosen) => chosen,

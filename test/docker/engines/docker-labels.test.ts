@@ -31,7 +31,12 @@ async function freeGpus(): Promise<readonly string[]> {
   subject.after(async () => client.stop());
   const facts = { ...fixture.facts, gpus: gpus.map((id) => hostGpu({ id })) };
   const allocator = makeGpuAllocator(client, fixture.installation);
-  return allocator.withChosen({ ownerId: userId('ann'), gpus: gpus.length }, facts, deadline(), async (ids) => ids);
+  return allocator.withChosen(
+    { id: newInstanceId(), ownerId: userId('ann'), gpus: gpus.length },
+    facts,
+    deadline(),
+    async (ids) => ids,
+  );
 }
 
 describe('labels of an image', () => {

@@ -153,7 +153,9 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     if (signal.aborted) throw faultOf(signal.reason);
     await files.write(spec.id, spec.files, signal);
     const found = await networks.use(spec.ownerId, signal, (network) =>
-      semaphore.run(() => createAndStart({ spec, network, facts, signal }), { signal }),
+      semaphore.run(() => gpus.whileStarting(spec.id, () => createAndStart({ spec, network, facts, signal })), {
+        signal,
+      }),
     );
     const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
     if (info === null) throw removedMeanwhile();

@@ -2,7 +2,7 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
-import { instanceId } from '../../../domain/kernel/ids.ts';
+import { instanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import { UNKNOWN_MODEL } from '../../../domain/regions/catalog.ts';
 import { gpuNameIn } from '../../../domain/regions/placement.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
@@ -47,6 +47,8 @@ export function chooseGpus(
   return free.length < count ? null : free.slice(0, count);
 }
 
+const idOf = (found: Record<string, string>): InstanceId => instanceId(found[labels.id] ?? '');
+const ownerOf = (found: Record<string, string>): string => found[labels.owner] ?? '';
 const idsOf = (found: Record<string, string>, gpus: readonly HostGpu[]): string[] =>
   gpusOf(found).map((id) => currentGpuId(gpus, id));
 
@@ -57,9 +59,11 @@ export function devicesFor(model: string | undefined, gpus: readonly HostGpu[]):
 }
 
 export interface GpuAllocator {
+  /** GPUs given to the instance count as taken until the end of `start`. */
+  whileStarting<T>(id: InstanceId, start: () => Promise<T>): Promise<T>;
   /** Runs `create` with chosen ids, one call at a time. Faults: `no_capacity`, `rejected`. */
   withChosen<T>(
-    wanted: Pick<EngineSpec, 'gpus' | 'gpuName' | 'ownerId' | 'withoutGpus'>,
+    wanted: Pick<EngineSpec, 'id' | 'gpus' | 'gpuName' | 'ownerId' | 'withoutGpus'>,
     facts: HostFacts,
     signal: AbortSignal,
     create: (ids: readonly string[]) => Promise<T>,
@@ -73,29 +77,38 @@ export interface GpuAllocator {
   ): Promise<void>;
 }
 
+const HAS_PROCESSES = new Set(['running', 'paused', 'restarting']);
+
 export function makeGpuAllocator(client: DockerClient, installation: string): GpuAllocator {
-  const creations = makeSemaphore(1, { abortError: abortFault });
+  const choices = makeSemaphore(1, { abortError: abortFault });
+  const starting = new Map<InstanceId, Holder>();
 
   /** Compares the name, too: an image gives its labels to containers that others make. */
   const isInstance = (found: Record<string, string>, names: readonly string[]): boolean =>
-    isOurs(found, installation) && names.includes(`/${containerName(instanceId(found[labels.id] ?? ''))}`);
+    isOurs(found, installation) && names.includes(`/${containerName(idOf(found))}`);
 
-  async function listHolders({ gpus }: HostFacts, signal: AbortSignal): Promise<(Holder & { name: string })[]> {
+  async function listOthers(id: InstanceId, { gpus }: HostFacts, signal: AbortSignal): Promise<Holder[]> {
     const all = await listContainers(client, [installationLabel(installation)], signal);
-    return all
-      .filter(({ Labels, Names }) => isInstance(Labels, Names))
-      .map(({ Id, Labels, State }) => ({
-        name: Id,
-        ownerId: Labels[labels.owner] ?? '',
-        ids: idsOf(Labels, gpus),
-        running: State === 'running',
-      }));
+    const listed = all
+      .filter(({ Labels, Names }) => isInstance(Labels, Names) && !starting.has(idOf(Labels)))
+      .map(({ Labels, State }): [InstanceId, Holder] => [
+        idOf(Labels),
+        { ownerId: ownerOf(Labels), ids: idsOf(Labels, gpus), running: HAS_PROCESSES.has(State) },
+      ]);
+    return [...listed, ...starting].flatMap(([other, holder]) => (other === id ? [] : [holder]));
   }
 
   return {
-    async withChosen({ gpus: count, gpuName, ownerId, withoutGpus }, facts, signal, create) {
+    async whileStarting(id, start) {
+      try {
+        return await start();
+      } finally {
+        starting.delete(id);
+      }
+    },
+    async withChosen({ id, gpus: count, gpuName, ownerId, withoutGpus }, facts, signal, create) {
       if (count === 0) return create([]);
-      return creations.run(
+      return choices.run(
         async () => {
           const devices = devicesFor(gpuName, facts.gpus);
           if (devices.length < count) {
@@ -103,22 +116,31 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
             const text = `the instance needs ${count} GPUs, and the host has ${devices.length}${model}; choose a type with fewer GPUs`;
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
-          const fit = devices.filter((id) => withoutGpus?.has(id) !== true);
+          const fit = devices.filter((device) => withoutGpus?.has(device) !== true);
           const rules = { ownerId, among: facts.turnsAmong };
-          const chosen = chooseGpus(count, fit, await listHolders(facts, signal), rules);
+          const chosen = chooseGpus(count, fit, await listOthers(id, facts, signal), rules);
           if (chosen === null) throw gpusTaken();
-          return create(chosen);
+          const created = await create(chosen);
+          starting.set(id, { ownerId, ids: chosen, running: true });
+          return created;
         },
         { signal },
       );
     },
-    async checkFree(info, facts, signal, withoutGpus) {
-      const ids = idsOf(info.Config.Labels, facts.gpus);
+    async checkFree({ Config: { Labels } }, facts, signal, withoutGpus) {
+      const ids = idsOf(Labels, facts.gpus);
       if (ids.length === 0 || facts.gpuDriver === null) return;
       if (ids.some((id) => withoutGpus?.has(id))) throw gpuSick();
-      const others = (await listHolders(facts, signal)).filter(({ name }) => name !== info.Id);
-      const rules = { ownerId: info.Config.Labels[labels.owner] ?? '', among: facts.turnsAmong };
-      if (chooseGpus(ids.length, ids, others, rules) === null) throw gpusTaken();
+      await choices.run(
+        async () => {
+          const [id, ownerId] = [idOf(Labels), ownerOf(Labels)];
+          const rules = { ownerId, among: facts.turnsAmong };
+          const others = await listOthers(id, facts, signal);
+          if (chooseGpus(ids.length, ids, others, rules) === null) throw gpusTaken();
+          starting.set(id, { ownerId, ids, running: true });
+        },
+        { signal },
+      );
     },
   };
 }
