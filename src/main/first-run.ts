@@ -34,6 +34,7 @@ import {
   insertManagedType,
   lockRegions,
   managedImageById,
+  managedTypeById,
   managedTypeByName,
   managedTypes,
   writeManagedImage,
@@ -82,8 +83,8 @@ export interface Machine {
   cpuCores: number;
   memoryMiB: number;
   architecture: string;
-  /** `share`: of a card; absent: all. */
-  gpus: { name: string; share?: number | undefined; slice?: GpuSlice | undefined }[];
+  /** `share` and `card` are those of a part; absent: a whole card. */
+  gpus: { name: string; share?: number | undefined; slice?: GpuSlice | undefined; card?: string | undefined }[];
 }
 
 /** Facts known before the engine answers; only the engine knows GPUs. */
@@ -145,20 +146,21 @@ interface TypeOptions {
 
 /** Types that one of the machines can hold; of a name that several have, those of the first. */
 export function typesOfMachines(machines: readonly Machine[], options: TypeOptions): OfferedType[] {
-  const mainModel = machines.flatMap(({ gpus }) => gpus)[0]?.name;
+  const mainModel = options.mainModel ?? firstModel(machines.flatMap(({ gpus }) => gpus));
   const all = machines.flatMap((machine) => typesThatFit({ ...machine, ...options, mainModel }));
   return all.filter(({ name }, at) => all.findIndex((other) => other.name === name) === at);
 }
 
 const wordsOf = (model: string): string[] => model.replace(/^(NVIDIA|AMD) /, '').split(/[^\w.]+/);
 const shortName = (model: string): string => wordsOf(model).join('-').toLowerCase();
+const firstModel = ([first]: Machine['gpus']): string | undefined => first?.card ?? first?.name;
 const gpuPriceOf = (model: string): number => gpuPrices[wordsOf(model)[0] ?? ''] ?? OTHER_GPU_PRICE;
 const sum = (numbers: readonly number[]): number => numbers.reduce((all, one) => all + one, 0);
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
 export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
   const { cpuCores, architecture, gpus, dataDiskGB = DATA_DISK_GB, runtimes } = machine;
-  const mainModel = machine.mainModel ?? gpus[0]?.name;
+  const mainModel = machine.mainModel ?? firstModel(gpus);
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
   const base = { isSpot: false, cpuType: architecture, rootDiskGB: 20, dataDiskGB };
   const cpu = CPU_SIZES.filter((cores) => cores <= cpuCores).map((cores) => ({
@@ -247,10 +249,33 @@ export async function offerTypes(
   });
 }
 
-/** Names types of before models were known by the main model; ids and prices stay. */
-export async function nameModel(store: Store, region: RegionId, gpus: Machine['gpus']): Promise<void> {
-  const model = gpus[0]?.name;
-  if (model === undefined || gpus.some(({ name }) => name === UNKNOWN_MODEL)) return;
+/** Adds new types of the machines, and names those of an unknown model. */
+export async function offerTypesOf(
+  store: Store,
+  region: RegionId,
+  machines: readonly Machine[],
+  { uuid, ...options }: Omit<TypeOptions, 'mainModel'> & { uuid: () => string },
+): Promise<void> {
+  const gpus = machines.flatMap((machine) => machine.gpus);
+  const mainModel = await mainModelOf(store, gpus);
+  if (mainModel !== undefined) await nameModel(store, region, mainModel);
+  await offerTypes(store, region, typesOfMachines(machines, { ...options, mainModel }), uuid);
+}
+
+/** The first model found; cards added or divided later have other names. */
+async function mainModelOf(store: Store, gpus: Machine['gpus']): Promise<string | undefined> {
+  const first = firstModel(gpus);
+  if (first === undefined || gpus.some(({ name }) => name === UNKNOWN_MODEL)) return undefined;
+  return store.write(async (tx) => {
+    const id = await setting(tx, 'type.gpu.1');
+    const named = id === undefined ? undefined : (await managedTypeById(tx, id))?.gpuName;
+    const isFound = gpus.some(({ name }) => name === named);
+    return ensureSetting(tx, 'gpuModel', isFound && named !== undefined ? named : first);
+  });
+}
+
+/** Ids and prices stay. */
+async function nameModel(store: Store, region: RegionId, model: string): Promise<void> {
   await store.write(async (tx) => {
     await lockRegions(tx);
     const { rows } = await managedTypes(tx, 0, Number.MAX_SAFE_INTEGER);

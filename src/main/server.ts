@@ -232,8 +232,8 @@ async function saveRegion(
     const probe = await drivers.drivers.engine.probe(AbortSignal.timeout(FIRST_PROBE_MS)).catch(() => null);
     const known = config.engine === 'kubernetes' ? [] : [machine];
     const machines = probe ? firstRun.machinesOf(probe) : known;
-    const types = firstRun.typesOfMachines(machines, { dataDiskGB, runtimes: config.runtimes });
-    await firstRun.offerTypes(store, regionId, types, randomUUID);
+    const { runtimes } = config;
+    await firstRun.offerTypesOf(store, regionId, machines, { dataDiskGB, runtimes, uuid: randomUUID });
   }
   const { architecture } = machine;
   // Lists show images in the order of their time: the default first.
@@ -312,9 +312,7 @@ async function makeRunningControl(
       const { whyNoGpus } = probe.capabilities;
       if (whyNoGpus !== undefined) log.warn(`no GPU is offered: ${whyNoGpus}`);
       const machines = firstRun.machinesOf(probe);
-      const types = firstRun.typesOfMachines(machines, { dataDiskGB, runtimes });
-      for (const { gpus } of machines) await firstRun.nameModel(store, regionId, gpus);
-      await firstRun.offerTypes(store, regionId, types, randomUUID);
+      await firstRun.offerTypesOf(store, regionId, machines, { dataDiskGB, runtimes, uuid: randomUUID });
       warnOfRuntimes(runtimes, await catalogInstanceTypes(store.read), log);
     },
     limits,

@@ -249,21 +249,49 @@ onBothEngines('the catalog of administrators', (open) => {
     const { offeredTypes } = world.running.control;
     const models = async () =>
       (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0).map(({ gpuName }) => gpuName);
-    const cards = (...names: string[]) => names.map((name) => ({ name }));
-    await firstRun.offerTypes(
-      store,
-      regionId,
-      firstRun.typesThatFit({ ...machine, gpus: cards('NVIDIA') }),
-      randomUUID,
-    );
+    const found = (...names: string[]) =>
+      firstRun.offerTypesOf(store, regionId, [{ ...machine, gpus: names.map((name) => ({ name })) }], {
+        uuid: randomUUID,
+      });
+    await found('NVIDIA');
     const before = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
-    for (const unclear of [cards('NVIDIA'), cards('NVIDIA L4', 'NVIDIA'), []]) {
-      await firstRun.nameModel(store, regionId, unclear);
-      expect(await models()).toEqual(['NVIDIA']);
+    for (const unclear of [['NVIDIA'], ['NVIDIA', 'NVIDIA L4'], []]) {
+      await found(...unclear);
+      expect((await models()).slice(0, 1)).toEqual(['NVIDIA']);
     }
-    await firstRun.nameModel(store, regionId, cards('NVIDIA H200', 'NVIDIA L4'));
+    await found('NVIDIA H200', 'NVIDIA L4');
     const after = (await offeredTypes.list(all)).types.filter(({ gpuNum }) => gpuNum > 0);
-    expect(after).toEqual(before.map((type) => ({ ...type, gpuName: 'NVIDIA H200', version: type.version + 1 })));
+    expect(after.slice(0, 1)).toEqual(
+      before.map((type) => ({ ...type, gpuName: 'NVIDIA H200', version: type.version + 1 })),
+    );
+  });
+
+  test('adds types of a card in front of the first or in its place, and of the parts of a divided one', async () => {
+    const store = await open();
+    const world = await makeWorld(store, { machine, start: false });
+    const { regionId } = world.drivers;
+    const types = async () => {
+      const { types } = await world.running.control.offeredTypes.list(all);
+      return types.filter(({ gpuNum }) => gpuNum > 0).map(({ name, gpuName }) => [name, gpuName]);
+    };
+    const found = (...gpus: firstRun.Machine['gpus']) =>
+      firstRun.offerTypesOf(store, regionId, [{ ...machine, gpus }], { uuid: randomUUID });
+    const whole = { name: 'NVIDIA H200' };
+    const turn = { name: 'NVIDIA H200 1/2', share: 0.5, slice: 'shared', card: whole.name } as const;
+    const mig = { name: 'NVIDIA H200 MIG 3g.71gb', share: 0.5, slice: 'mig', card: whole.name } as const;
+    await found(whole);
+    expect(await types()).toEqual([['gpu.1', whole.name]]);
+    await found(turn, turn);
+    await found(mig, mig);
+    await found({ name: 'NVIDIA L4' }, whole);
+    await found({ name: 'NVIDIA A10' });
+    expect(await types()).toEqual([
+      ['gpu.1', whole.name],
+      ['h200-1-2.1', turn.name],
+      ['h200-mig-3g.71gb.1', mig.name],
+      ['l4.1', 'NVIDIA L4'],
+      ['a10.1', 'NVIDIA A10'],
+    ]);
   });
 
   test('bounds the number of types, of concurrent requests too', async () => {
