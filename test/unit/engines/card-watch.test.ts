@@ -10,7 +10,8 @@ import {
   type CardWatch,
   type CardWatchOptions,
 } from '../../../src/engines/docker/cards/card-watch.ts';
-import { parseReading, placeOf, readingFields } from '../../../src/engines/docker/cards/readings.ts';
+import { parseReading, readingFields } from '../../../src/engines/docker/cards/readings.ts';
+import { placeOf } from '../../../src/engines/docker/client/cards.ts';
 import { eventually } from '../../fixtures/eventually.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
 import { cardOf, h200, makeFakeSmi, type CardColumns, type FakeSmi } from '../../fixtures/nvidia-smi.ts';
@@ -240,6 +241,21 @@ describe('findings about a card', () => {
     clock.aheadMs += WELL_MS;
     await eventually(() => watched.isLost('1'));
     expect(watched.isLost('0')).toBe(false);
+  });
+
+  it('have a card lost that has had no handle since before the first reading, until it is there again', async () => {
+    const clock = makeClock();
+    const [, watched] = await watch([cardOf(0), cardOf(1)], 0, { now: clock.now });
+    const gone = { ...gpuOf(1), memoryMiB: null, isLost: true } as const;
+    watched.follow([gpuOf(0), gone]);
+    expect(reasonsOf(watched, 1)).toEqual([['gpuLost', '']]);
+    expect(watched.isLost('1')).toBe(false);
+    clock.aheadMs += WELL_MS;
+    watched.follow([gpuOf(0), gone]);
+    expect([watched.isLost('1'), watched.isLost(uuid(1)), watched.isLost('0')]).toEqual([true, true, false]);
+    watched.follow([gpuOf(0), gpuOf(1)]);
+    await eventually(() => busyOf(watched, 1) === 0);
+    expect([watched.findingsOf('1'), watched.isLost('1')]).toEqual([undefined, false]);
   });
 
   it('are those of the card for each of its parts, which have no figures of their own', async () => {

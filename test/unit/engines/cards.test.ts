@@ -3,11 +3,18 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { makeReadCards, parseCards, readProcCards, type Card } from '../../../src/engines/docker/client/cards.ts';
+import {
+  askSmi,
+  makeReadCards,
+  parseCards,
+  readProcCards,
+  type Card,
+} from '../../../src/engines/docker/client/cards.ts';
 import { givenGpus } from '../../../src/engines/docker/client/host-gpus.ts';
 import { whyNoGpus } from '../../../src/engines/docker/client/missing-gpus.ts';
 import { chooseGpus, devicesFor } from '../../../src/engines/docker/container/gpus.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
+import { cardOf, makeFakeSmi } from '../../fixtures/nvidia-smi.ts';
 
 const uuid = (digit: number): string => `GPU-${String(digit).repeat(8)}-2222-3333-4444-555555555555`;
 const h200: Card = { index: 0, uuid: uuid(1), model: 'NVIDIA H200', memoryMiB: 143_771, isMig: false, migs: [] };
@@ -76,13 +83,81 @@ describe('cards of /proc', () => {
     const root = await procOf({ '0000:06:00.0': information('NVIDIA H200', uuid(1)) });
     const answers = [null, [h200], [h200, l4]];
     let asked = 0;
-    const read = makeReadCards(async () => answers[asked++] ?? [], root);
+    const read = makeReadCards(async () => {
+      const cards = answers[asked++];
+      return cards ? { cards, lost: new Set() } : null;
+    }, root);
     expect(await read([])).toEqual([{ ...h200, memoryMiB: null }]);
     expect(await read([])).toEqual([h200]);
     expect(await read([])).toEqual([h200]);
     await mkdir(join(root, '0000:41:00.0'));
     expect(await read([])).toEqual([h200, l4]);
     expect(asked).toBe(3);
+  });
+
+  it('are none of those that the operator excludes', async () => {
+    const root = await procOf({
+      '0000:06:00.0': information('NVIDIA H200', uuid(1)).replace('Excluded:\t No', 'Excluded:\t Yes'),
+      '0000:41:00.0': information('NVIDIA L4', uuid(2)),
+    });
+    expect(await readProcCards(root)).toEqual([{ ...l4, index: 0, memoryMiB: null }]);
+  });
+});
+
+// From reports of others: no card was lost here.
+describe('a card without a handle', () => {
+  const handle = (nth: number): string =>
+    `Unable to determine the device handle for GPU0000:0${nth}:00.0: Unknown Error`;
+  const uuidOf = (nth: number): string => cardOf(nth)['uuid'] ?? '';
+  async function hostOf(uuids: Record<number, string>) {
+    const folders = Object.entries(uuids).map(([nth, id]) => [`0000:0${nth}:00.0`, information('NVIDIA H200', id)]);
+    const root = await procOf(Object.fromEntries(folders));
+    const smi = await makeFakeSmi();
+    onTestFinished(() => smi.remove());
+    return { smi, read: makeReadCards((at) => askSmi(smi.program, at), root) };
+  }
+  const shown = (cards: Card[]) => cards.map((card) => [card.uuid, card.memoryMiB, card.isLost ?? false]);
+
+  it('is lost, and hides no other, until it has one again', async () => {
+    const { smi, read } = await hostOf({ 0: uuidOf(0), 1: uuidOf(1), 2: uuidOf(2) });
+    await smi.show([handle(1), cardOf(0), cardOf(2)]);
+    expect(shown(await read([]))).toEqual([
+      [uuidOf(0), 143_771, false],
+      [uuidOf(2), 143_771, false],
+      [uuidOf(1), null, true],
+    ]);
+    await smi.show([0, 1, 2].map((nth) => cardOf(nth)));
+    expect(shown(await read([]))).toEqual([0, 1, 2].map((nth) => [uuidOf(nth), 143_771, false]));
+  });
+
+  it('is lost where the host has no other, and where nobody knows its UUID', async () => {
+    const { smi, read } = await hostOf({ 0: uuidOf(0), 1: 'GPU-????????-????-????-????-????????????' });
+    await smi.show([handle(0), cardOf(1)]);
+    expect(shown(await read([]))).toEqual([
+      [uuidOf(1), 143_771, false],
+      [uuidOf(0), null, true],
+    ]);
+    const alone = await hostOf({ 0: 'GPU-????????-????-????-????-????????????' });
+    await alone.smi.show([handle(0), cardOf(1)]);
+    expect(shown(await alone.read([]))).toEqual([[null, null, true]]);
+  });
+
+  it('is lost where the driver says so in place of its memory', async () => {
+    const { smi, read } = await hostOf({ 0: uuidOf(0), 1: uuidOf(1) });
+    await smi.show([cardOf(0, { 'memory.total': '[GPU is lost]' }), cardOf(1)]);
+    expect(shown(await read([]))).toEqual([
+      [uuidOf(0), null, true],
+      [uuidOf(1), 143_771, false],
+    ]);
+  });
+
+  it('is given no instance under its number in the list of the engine', async () => {
+    const { gpus } = givenGpus(cdi('0', '1', uuid(1), uuid(2), 'all'), false, [h200, { ...l4, isLost: true }]);
+    expect(gpus.map(({ id, isLost }) => [id, isLost])).toEqual([
+      [uuid(1), undefined],
+      [uuid(2), true],
+    ]);
+    expect(givenGpus(cdi('0', '1', 'all'), false, [h200]).gpus.map(({ id }) => id)).toEqual(['0']);
   });
 });
 
@@ -96,7 +171,7 @@ describe('GPUs for instances', () => {
   it('have the name that the engine lists, the UUID before the index', () => {
     expect(givenGpus(cdi('0', 'all'), false, [h200]).gpus).toEqual([hostGpu({ id: '0', otherIds: [uuid(1)] })]);
     expect(givenGpus(cdi(uuid(1), 'all'), false, [h200]).gpus).toEqual([hostGpu({ id: uuid(1), otherIds: ['0'] })]);
-    expect(givenGpus(cdi('1'), false, [h200]).gpus).toEqual([hostGpu({ id: '1', name: 'NVIDIA', memoryMiB: null })]);
+    expect(givenGpus(cdi('1'), false, []).gpus).toEqual([hostGpu({ id: '1', name: 'NVIDIA', memoryMiB: null })]);
   });
 
   it('are of each model, without cards that are divided', () => {

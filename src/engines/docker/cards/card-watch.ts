@@ -3,17 +3,16 @@ import { findingOfXid, findingsOf, type CardFinding } from '../../../domain/regi
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { GpuUsage, Probe } from '../../contract.ts';
 import type { EngineLog } from '../../engine-log.ts';
-import { UUID } from '../client/cards.ts';
+import { placeWithoutHandle, UUID } from '../client/cards.ts';
 import { withoutTurn, type HostGpu } from '../client/host-gpus.ts';
 import { INTERVAL_MS, runCardLoop } from './card-loop.ts';
 import { followKernelLog, type PlacedXid } from './kernel-log.ts';
-import { parseReading, placeOf, unknownFigures, type CardReading } from './readings.ts';
+import { parseReading, unknownFigures, type CardReading } from './readings.ts';
 
 const STALE_MS = 3 * INTERVAL_MS;
 /** Exceeds a silent command and the next start. */
 const LOST_MS = 9 * INTERVAL_MS;
 export const WELL_MS = 60_000;
-const NO_HANDLE = /^Unable to determine the device handle for (GPU ?[0-9a-f:.]+): /i;
 
 interface WatchedCard {
   place: string;
@@ -62,6 +61,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   const { signal } = stopping;
   const uuids = new Map<string, string>();
   const parts = new Map<string, string>();
+  /** Lost since before the first reading. */
+  let missing = new Map<string, number>();
   let watching: Promise<unknown> | undefined;
 
   function note(card: WatchedCard | undefined, findings: readonly CardFinding[]): void {
@@ -78,7 +79,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   }
 
   function onLine(line: string, fields: readonly string[]): boolean {
-    const place = placeOf(NO_HANDLE.exec(line)?.[1] ?? '');
+    const place = placeWithoutHandle(line);
     if (place !== null) {
       withoutHandle.add(place);
       noteLost(atPlace(place));
@@ -121,6 +122,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   }
 
   function findingsOfCard(id: string): CardFinding[] | undefined {
+    if (missing.has(id)) return lost;
     const card = cardOf(id);
     if (card === undefined) return undefined;
     const nowMs = now();
@@ -132,6 +134,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   }
 
   function isLost(id: string): boolean {
+    const sinceMs = missing.get(id);
+    if (sinceMs !== undefined) return now() - sinceMs > 2 * INTERVAL_MS;
     const card = cardOf(id);
     if (card === undefined) return false;
     const isRead = ({ atMs }: WatchedCard): boolean => now() - atMs < STALE_MS;
@@ -141,6 +145,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
 
   return {
     follow(gpus) {
+      const gone = gpus.flatMap(({ isLost, id, otherIds }) => (isLost ? [id, ...otherIds] : []));
+      missing = new Map(gone.map((id) => [id, missing.get(id) ?? now()]));
       // A lost card is not among them, and an instance may have it.
       for (const gpu of gpus) {
         const uuid = uuidOf(gpu);

@@ -4,7 +4,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Xid } from '../../../domain/regions/card-health.ts';
 import { errorCode } from '../../../domain/kernel/unknown-error.ts';
-import { placeOf } from './readings.ts';
+import { placeOf } from '../client/cards.ts';
 
 const KERNEL_LOG = '/dev/kmsg';
 const POLL_MS = 5_000;

@@ -1,6 +1,6 @@
 /** Readings of cards, from lines of `nvidia-smi --query-gpu`. */
 import { slowdowns, type CardFigures, type CardSigns, type Slowdown } from '../../../domain/regions/card-health.ts';
-import { UUID } from '../client/cards.ts';
+import { placeOf, saysLost, UUID } from '../client/cards.ts';
 
 export const readingFields = [
   'uuid',
@@ -26,11 +26,6 @@ export interface CardReading extends CardSigns {
 }
 
 const MIB = 1024 * 1024;
-const PLACE = /^(?:GPU ?)?[0-9a-f]{0,4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-9a-f])?$/i;
-
-/** `0000:00:06` of `00000000:00:06.0`, as in the kernel's log. */
-export const placeOf = (busId: string): string | null => PLACE.exec(busId)?.[1]?.toLowerCase() ?? null;
-
 export const unknownFigures: CardReading['figures'] = {
   busyPercent: null,
   memoryUsedBytes: null,
@@ -41,7 +36,6 @@ export const unknownFigures: CardReading['figures'] = {
 
 /** In place of a figure; single figures fail on healthy cards, too. */
 const FAILED = /ERR!|Unknown Error/i;
-const LOST = /GPU is lost/i;
 
 /** Null: not the line of a card. Missing and impossible figures are null. */
 export function parseReading(line: string, fields: readonly string[]): CardReading | null {
@@ -67,7 +61,7 @@ export function parseReading(line: string, fields: readonly string[]): CardReadi
     uuid: UUID.test(cell('uuid')) ? cell('uuid') : null,
     place,
     figures,
-    isLost: LOST.test(line) || (isMute && FAILED.test(line)),
+    isLost: saysLost(line) || (isMute && FAILED.test(line)),
     recovery: /^(?:|None|\[.*\])$/.test(cell('gpu_recovery_action')) ? null : cell('gpu_recovery_action'),
     eccUncorrected: figure('ecc.errors.uncorrected.volatile.total', 1),
   };

@@ -4,7 +4,6 @@
  */
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
-import { promisify } from 'node:util';
 
 export interface MigDevice {
   uuid: string;
@@ -19,16 +18,33 @@ export interface Card {
   memoryMiB: number | null;
   isMig: boolean;
   migs: readonly MigDevice[];
+  isLost?: true;
+}
+
+interface SmiAnswer {
+  cards: Card[];
+  /** Places of cards without a handle. */
+  lost: ReadonlySet<string>;
 }
 
 const PROC = '/proc/driver/nvidia/gpus';
 const SMI_MS = 30_000;
 export const UUID = /^GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const PLACE = /^(?:GPU ?)?[0-9a-f]{0,4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-9a-f])?$/i;
+const NO_HANDLE = /^Unable to determine the device handle for (GPU ?[0-9a-f:.]+): /i;
+const LOST = /GPU is lost/i;
 const CARD = /^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)$/;
 const MIG = /^\s+MIG (\S+)\s+Device\s+\d+:\s+\(UUID: (MIG-[0-9a-zA-Z/-]+)\)$/;
 
 const fields = ['index', 'uuid', 'name', 'memory.total', 'mig.mode.current'] as const;
 const query = [`--query-gpu=${fields.join(',')}`, '--format=csv,noheader,nounits'];
+
+/** `0000:00:06` of `00000000:00:06.0`, as in the kernel's log. */
+export const placeOf = (busId: string): string | null => PLACE.exec(busId)?.[1]?.toLowerCase() ?? null;
+
+export const placeWithoutHandle = (line: string): string | null => placeOf(NO_HANDLE.exec(line)?.[1] ?? '');
+
+export const saysLost = (line: string): boolean => LOST.test(line);
 
 /** Leaves out lines of no card, as of one that has failed. */
 export function parseCards(text: string): Card[] {
@@ -37,7 +53,8 @@ export function parseCards(text: string): Card[] {
     const [index = '', uuid = '', model = '', memory = '', mig = ''] = cells;
     if (cells.length !== fields.length || !/^\d+$/.test(index) || !UUID.test(uuid)) return [];
     const memoryMiB = /^\d+$/.test(memory) ? Number(memory) : null;
-    return [{ index: Number(index), uuid, model, memoryMiB, isMig: mig === 'Enabled', migs: [] }];
+    const card: Card = { index: Number(index), uuid, model, memoryMiB, isMig: mig === 'Enabled', migs: [] };
+    return [saysLost(line) ? { ...card, isLost: true } : card];
   });
 }
 
@@ -56,43 +73,70 @@ export function parseMigs(text: string): Map<string, MigDevice[]> {
 
 /** Folders have the order of the driver: by place on the bus. */
 export async function readProcCards(root = PROC): Promise<Card[]> {
-  const folders = await readdir(root).catch(() => []);
-  const texts = folders.toSorted().map((folder) => readFile(`${root}/${folder}/information`, 'utf8').catch(() => ''));
-  return (await Promise.all(texts)).flatMap((text, index) => {
+  return (await readFolders(root)).map(({ card }) => card);
+}
+
+async function readFolders(root: string): Promise<{ folder: string; card: Card }[]> {
+  const folders = (await readdir(root).catch(() => [])).toSorted();
+  const texts = await Promise.all(
+    folders.map((folder) => readFile(`${root}/${folder}/information`, 'utf8').catch(() => '')),
+  );
+  const found = folders.map((folder, nth) => ({ folder, text: texts[nth] ?? '' }));
+  const driven = found.filter(({ text }) => !/^GPU Excluded:\s*Yes/m.test(text));
+  return driven.flatMap(({ folder, text }, index) => {
     const uuid = /^GPU UUID:\s*(\S+)\s*$/m.exec(text)?.[1] ?? '';
     const model = /^Model:\s*(.+?)\s*$/m.exec(text)?.[1];
-    return model === undefined
-      ? []
-      : [{ index, uuid: UUID.test(uuid) ? uuid : null, model, memoryMiB: null, isMig: false, migs: [] }];
+    const known = { index, uuid: UUID.test(uuid) ? uuid : null, memoryMiB: null, isMig: false, migs: [] };
+    return model === undefined ? [] : [{ folder, card: { ...known, model } }];
+  });
+}
+
+/** Also of a failed command. */
+async function outputOf(program: string, args: readonly string[]): Promise<string> {
+  return new Promise((resolve) => {
+    execFile(program, args, { timeout: SMI_MS }, (_, stdout, stderr) => resolve(`${stdout}\n${stderr}`));
   });
 }
 
 /** Null: `nvidia-smi` is absent, or cannot reach the driver. */
-export async function askSmi(program: string): Promise<Card[] | null> {
-  const call = async (args: readonly string[]): Promise<string> =>
-    (await promisify(execFile)(program, args, { timeout: SMI_MS })).stdout;
-  try {
-    const cards = parseCards(await call(query));
-    if (!cards.some(({ isMig }) => isMig)) return cards;
-    const migs = parseMigs(await call(['-L']));
-    return cards.map((card) => ({ ...card, migs: migs.get(card.uuid ?? '') ?? [] }));
-  } catch {
-    return null;
+export async function askSmi(program: string, root = PROC): Promise<SmiAnswer | null> {
+  const lost = new Set<string>();
+  let cards: Card[] = [];
+  // A card without a handle hides the others.
+  for (let ids: string[] = []; cards.length === 0;) {
+    const output = await outputOf(program, [...query, ...(ids.length === 0 ? [] : [`--id=${ids.join(',')}`])]);
+    cards = parseCards(output);
+    const before = lost.size;
+    for (const line of output.split('\n')) {
+      const place = placeWithoutHandle(line);
+      if (place !== null) lost.add(place);
+    }
+    const folders = (await readFolders(root)).map(({ folder }) => folder);
+    ids = folders.filter((folder) => !lost.has(placeOf(folder) ?? ''));
+    if (lost.size === before || ids.length === 0) break;
   }
+  if (cards.length === 0 && lost.size === 0) return null;
+  const migs = cards.some(({ isMig }) => isMig) ? parseMigs(await outputOf(program, ['-L'])) : null;
+  return { cards: cards.map((card) => ({ ...card, migs: migs?.get(card.uuid ?? '') ?? [] })), lost };
 }
 
-/** Reads again once the names change: without persistence a call takes seconds. */
+/** Reads again once the names change, or while a card is lost: a call may take seconds. */
 export function makeReadCards(
-  ask: () => Promise<Card[] | null>,
+  ask: (root: string) => Promise<SmiAnswer | null>,
   root = PROC,
 ): (names: readonly string[]) => Promise<Card[]> {
   let last: { key: string; cards: Card[] } | undefined;
   return async (names) => {
     const key = [...names, ...(await readdir(root).catch(() => []))].join(' ');
     if (last?.key === key) return last.cards;
-    const cards = await ask();
-    if (cards === null || cards.length === 0) return readProcCards(root);
-    last = { key, cards };
-    return cards;
+    const said = await ask(root);
+    if (said === null) return readProcCards(root);
+    const { cards, lost } = said;
+    const isLost = ({ folder, card: { uuid } }: { folder: string; card: Card }): boolean =>
+      !cards.some((card) => card.uuid === uuid) && (uuid !== null || lost.has(placeOf(folder) ?? ''));
+    const gone = (await readFolders(root)).filter(isLost).map(({ card }): Card => ({ ...card, isLost: true }));
+    const all = [...cards, ...gone];
+    if (!all.some((card) => card.isLost)) last = { key, cards: all };
+    return all;
   };
 }

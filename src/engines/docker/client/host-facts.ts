@@ -110,7 +110,7 @@ export function makeHost(
 ): Host {
   const askLxcfs =
     sizes.lxcfs === null ? async () => ({ whyNot: `${NOT_ALLOWED} (BERTH_LXCFS=off)` }) : makeLxcfs(sizes.lxcfs);
-  const readCards = makeReadCards(() => askSmi(nvidiaSmi));
+  const readCards = makeReadCards((root) => askSmi(nvidiaSmi, root));
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {

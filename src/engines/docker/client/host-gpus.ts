@@ -21,6 +21,7 @@ export interface HostGpu {
   cardUuid?: string | undefined;
   /** Names in the labels of containers that an earlier version made. */
   otherIds: readonly string[];
+  isLost?: true | undefined;
 }
 
 export type GpuDriver = 'nvidia' | 'cdi';
@@ -104,9 +105,9 @@ export function givenGpus(
 ): { gpuDriver: GpuDriver | null; gpus: HostGpu[] } {
   const names = discovered.flatMap(({ Source, ID }) => (Source === 'cdi' ? (CDI.exec(ID)?.[1] ?? []) : []));
   const whole = cards.filter(({ isMig }) => !isMig);
-  const gpuOf = ({ uuid, index, model, memoryMiB }: Card, id: string): HostGpu => {
+  const gpuOf = ({ uuid, index, model, memoryMiB, isLost }: Card, id: string): HostGpu => {
     const otherIds = [String(index), uuid ?? id].filter((name) => name !== id);
-    return { kind: 'gpu', name: model, id, memoryMiB, share: 1, otherIds };
+    return { kind: 'gpu', name: model, id, memoryMiB, share: 1, otherIds, ...(isLost && { isLost }) };
   };
   const divided = cards.filter(({ isMig }) => isMig);
   if (names.length === 0) {
@@ -121,8 +122,7 @@ export function givenGpus(
     const id = [card.uuid ?? '', String(card.index)].find((name) => names.includes(name));
     return id === undefined ? [] : [gpuOf(card, id)];
   });
-  const isKnown = (name: string): boolean => cards.some(({ uuid, index }) => name === uuid || name === String(index));
-  const unknown = names.filter((name) => /^\d+$/.test(name) && !isKnown(name));
+  const unknown = cards.length > 0 ? [] : names.filter((name) => /^\d+$/.test(name));
   const bare = { kind: 'gpu', name: UNKNOWN_MODEL, memoryMiB: null, share: 1, otherIds: [] } as const;
   const gpus = withTurns([...known, ...unknown.map((id) => ({ ...bare, id }))], turns);
   const slices = divided.flatMap((card) => migGpus(card, (name) => names.includes(name)));
