@@ -99,9 +99,10 @@ export function wireRegions(given: Given) {
       regionAdministration: { ...makeRegionAdministration(ofRegions), create: makeAddRegion(ofRegions) },
     };
   };
-  const probeFor = ({ sweep }: RegionTaskDeps): (() => Promise<void>) =>
+  const probeFor = ({ sweep, sampler }: RegionTaskDeps): (() => Promise<void>) =>
     makeProbe({
       ...deps,
+      sampler,
       async onEngineAnswers(drivers, answer) {
         await deps.onEngineAnswers(drivers, answer);
         await sweep(drivers);

@@ -102,6 +102,7 @@ export async function makeSizedWorld(
         changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
         onEngineAnswers: async () => {},
         reservesForGpus: options.reservesForGpus ?? false,
+        sampler: { latestOf: () => null },
         ...makeCatalogCache({ store, time: realTime }),
         stopping: new AbortController().signal,
       })();

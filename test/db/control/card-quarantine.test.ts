@@ -1,7 +1,8 @@
 /** GPUs in quarantine: launches, events for administrators, and returns. */
 import { expect, test } from 'vitest';
 import type { CardFinding } from '../../../src/domain/regions/card-health.ts';
-import { hasStatus } from '../../fixtures/control.ts';
+import { hasStatus, type WorldOptions } from '../../fixtures/control.ts';
+import { eventually } from '../../fixtures/eventually.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { expectRefused } from './access-fixture.ts';
@@ -11,8 +12,8 @@ const sizes = { 'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 } };
 const lost: CardFinding = { reason: 'gpuLost', evidence: '' };
 const xid = (at: string): CardFinding => ({ reason: 'xid 79', evidence: at });
 
-async function makeSickWorld(store: Store) {
-  const world = await makeSizedWorld(store, machineOf(8, 16, 2), sizes);
+async function makeSickWorld(store: Store, options: WorldOptions = {}) {
+  const world = await makeSizedWorld(store, machineOf(8, 16, 2), sizes, options);
   const found = new Map<string, readonly CardFinding[]>();
   const { engine } = world.drivers;
   const probe = engine.probe.bind(engine);
@@ -86,6 +87,22 @@ onBothEngines('a GPU with a finding', (open) => {
       ['card.returned', 'was reset'],
       ['card.quarantined', undefined],
     ]);
+  });
+
+  test('counts while an instance runs on it, so that the others can all be taken', async () => {
+    const { world, find, shown } = await makeSickWorld(await open(), { hurry: 50 });
+    const { instances } = world.running.control;
+    const holder = await instances.launch(world.caller, world.of('gpu.1'), null);
+    await world.until(holder.instanceId, hasStatus('Running'));
+    await find(0, [lost]);
+    await eventually(async () => (await shown()).total === 2);
+    expect((await shown()).reasons).toEqual([['gpuLost'], []]);
+    const other = await instances.launch(world.caller, world.of('gpu.1'), null);
+    await world.until(other.instanceId, hasStatus('Running'));
+    await instances.stop(world.caller, { instanceId: holder.instanceId }, null);
+    await world.until(holder.instanceId, hasStatus('Stopped'));
+    await eventually(async () => (await shown()).total === 1);
+    await expectRefused(instances.launch(world.caller, world.of('gpu.1'), null), 'no_capacity', /short of 1 GPU/);
   });
 
   test('is kept from the starts of instances, and known after a restart of the server', async () => {

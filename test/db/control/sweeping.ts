@@ -42,6 +42,7 @@ export function sweeping(
     // A volume that becomes Bound wakes the instances' loop.
     changes: { publish: () => void volumeOf(world).catch(() => {}) },
     reservesForGpus: false,
+    sampler: { latestOf: () => null },
     ...makeCatalogCache({ store: world.store, time: realTime }),
     onEngineAnswers: async (drivers: RegionDrivers) => void (await sweepRegion(deps, drivers)),
     releasedListedMs: 3_600_000,

@@ -2,6 +2,7 @@
 import { quarantineChanges, type CardFinding, type Quarantine } from '../../../domain/regions/card-health.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { Probe } from '../../../engines/contract.ts';
+import type { FleetDeps } from './fleet.ts';
 import {
   deleteQuarantine,
   quarantinesOf,
@@ -9,6 +10,7 @@ import {
   saveEvidence,
   saveQuarantine,
 } from '../../../store/tables/quarantine.ts';
+import { capacityHolders } from '../../../store/tables/fleet.ts';
 import type { Db } from '../../../store/store.ts';
 import {
   idempotentWrite,
@@ -20,9 +22,9 @@ import {
 } from '../../kernel/ports.ts';
 
 type Device = Probe['devices'][number];
-type CardDeps = Pick<TaskDeps, 'store' | 'time' | 'log'>;
+export type CardDeps = Pick<TaskDeps, 'store' | 'time' | 'log'> & Pick<FleetDeps, 'sampler'>;
 
-/** Stores the findings; returns the probe with the capacity of the other cards. */
+/** Stores the findings; returns the probe without the capacity of sick cards that nobody holds. */
 export async function withoutSickCards(deps: CardDeps, regionId: string, probe: Probe): Promise<Probe> {
   const { devices, capacity } = probe;
   if (devices.length === 0) return probe;
@@ -36,8 +38,15 @@ export async function withoutSickCards(deps: CardDeps, regionId: string, probe: 
   const now = isChanged ? await quarantinesOf(deps.store.read, regionId) : before;
   const sick = devices.filter((device) => ofCard(now, device).some(({ isReturned }) => !isReturned));
   const gpus = { ...capacity.gpus };
-  for (const { name } of sick) gpus[name] = (gpus[name] ?? 0) - 1;
+  const held = sick.length === 0 ? new Set() : await heldCards(deps, regionId);
+  for (const { id, name } of sick) if (!held.has(id)) gpus[name] = (gpus[name] ?? 0) - 1;
   return { ...probe, capacity: { ...capacity, gpus } };
+}
+
+async function heldCards({ store, sampler }: CardDeps, regionId: string): Promise<Set<string | undefined>> {
+  const holders = await capacityHolders(store.read, regionId);
+  const gpus = holders.flatMap(({ id }) => sampler.latestOf(id)?.usage.gpus ?? []);
+  return new Set(gpus.map(({ deviceId }) => deviceId));
 }
 
 const ofCard = (all: readonly Quarantine[], { id }: Device): Quarantine[] => all.filter(({ cardId }) => cardId === id);

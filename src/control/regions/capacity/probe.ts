@@ -10,7 +10,7 @@ import {
 } from '../../../store/tables/catalog.ts';
 import { countGpus, isNoModel } from '../../../domain/regions/catalog.ts';
 import { fits, smallestReserve } from '../../../domain/regions/placement.ts';
-import { withoutSickCards } from './card-quarantine.ts';
+import { withoutSickCards, type CardDeps } from './card-quarantine.ts';
 import { reevaluateQueue } from './queue.ts';
 import {
   makeEachRegion,
@@ -22,7 +22,7 @@ import {
   type UseCaseDeps,
 } from '../../kernel/ports.ts';
 
-export interface ProbeDeps extends TaskDeps, Pick<UseCaseDeps, 'readCatalog'> {
+export interface ProbeDeps extends TaskDeps, Pick<UseCaseDeps, 'readCatalog'>, Pick<CardDeps, 'sampler'> {
   /** Whether launches without GPUs leave a reserve for free ones. */
   reservesForGpus: boolean;
   /** Called when an engine answers for the first time or again. */
