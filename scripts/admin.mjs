@@ -8,9 +8,12 @@ const USAGE = `npm run admin -- list                    lists the accounts with 
 
 npm run admin -- reset-password NAME     replaces a lost password, and prints the new one
 
+npm run admin -- sign-on-check [FILE]    says whether a login by the provider is allowed, with which role and
+                                         why; FILE or the input has a token, or claims as JSON
+
 npm run admin -- convert                 converts the data of a version before 0.2 (until 0.3)
 
-The first two work while the server runs and while it is stopped; the last one needs it stopped. Set the
+All work while the server runs and while it is stopped, except the last one, which needs it stopped. Set the
 same BERTH_* settings as for the server, and run it as the same user.`;
 
 await runCommand(async () => {

@@ -1,7 +1,10 @@
-/** Lists accounts, replaces a password, or converts the data, of the installation of BERTH_DATA. */
+/** Commands about accounts and data of the installation of BERTH_DATA. */
+import { readFile } from 'node:fs/promises';
 import { enableCompileCache } from 'node:module';
+import { text } from 'node:stream/consumers';
 import { Refusal } from '../src/domain/kernel/refusal.ts';
 import { errorText } from '../src/domain/kernel/unknown-error.ts';
+import type { Config } from '../src/main/config.ts';
 import type { HostCommands } from '../src/main/host-commands.ts';
 import { runCommand, say, Unready } from './lib/run.mjs';
 
@@ -20,7 +23,7 @@ async function run(commands: HostCommands): Promise<void> {
   }
   if (verb !== 'reset-password' || name === undefined || more.length > 0)
     throw new Unready(
-      'Write: npm run admin -- list, npm run admin -- reset-password NAME, or: npm run admin -- convert',
+      'Write: npm run admin -- list, npm run admin -- reset-password NAME, npm run admin -- sign-on-check [FILE], or: npm run admin -- convert',
     );
   const { username, password, state } = await commands.resetPassword(name);
   say(`New password of ${username}: ${password}`);
@@ -28,11 +31,25 @@ async function run(commands: HostCommands): Promise<void> {
   if (state !== 'active') say(`The account is ${state}: an administrator has to enable it before a login.`);
 }
 
+/** Returns the exit code. */
+async function checkLogin({ signOn }: Config): Promise<number> {
+  if (signOn === null) throw new Unready('Set the BERTH_OIDC_* variables as for the server.');
+  const { checkSignOn } = await import('../src/main/sign-on-check.ts');
+  const { isAllowed, lines } = checkSignOn(
+    signOn,
+    await (name === undefined ? text(process.stdin) : readFile(name, 'utf8')),
+  );
+  for (const line of lines) say(line);
+  return isAllowed ? 0 : 1;
+}
+
 await runCommand(async () => {
   try {
     const config = readConfig(process.env);
+    if (verb === 'sign-on-check' && more.length === 0) return await checkLogin(config);
     if (verb === 'convert' && name === undefined) await convertStoredData(config, say);
     else await withHostCommands(config, run);
+    return 0;
   } catch (error) {
     if (error instanceof Unready) throw error;
     throw new Unready(error instanceof Refusal ? error.message : errorText(error));

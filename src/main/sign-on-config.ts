@@ -1,6 +1,8 @@
 /** Settings of a login provider of OpenID Connect. */
 import { z } from 'zod';
 import { roles, type Role } from '../domain/access/roles.ts';
+import { comparableGroup, isDistinguishedName } from '../domain/access/sign-on-claims.ts';
+import { emailTrusts } from '../domain/access/sign-on-rules.ts';
 import { tokenAuths } from '../edge/http/access/login-provider.ts';
 import { hostName, list, text } from './setting-types.ts';
 
@@ -12,16 +14,30 @@ function issuerOf(given: string): string | null {
   return parsed.protocol === 'https:' || (parsed.protocol === 'http:' && isHere) ? given : null;
 }
 
-/** `admin=group,operator=group`; null for another form. */
+const ROLE_PART = new RegExp(`,\\s*(?=(?:${roles.join('|')})=)|;`);
+
+/**
+ * `admin=group,operator=group`; a distinguished name may have commas. Null for another form.
+ */
 function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null {
   const byGroup = new Map<string, Role>();
-  for (const part of given.split(',')) {
-    const [name, group = ''] = part.trim().split(/=(.*)/s);
+  for (const part of given.split(ROLE_PART)) {
+    const [name, text = ''] = part.trim().split(/=(.*)/s);
+    const group = text.trim();
     const role = roles.find((known) => known === name);
-    if (role === undefined || group === '' || byGroup.has(group)) return null;
+    if (role === undefined || group === '' || (group.includes(',') && !isDistinguishedName(group))) return null;
+    if ([...byGroup.keys()].some((other) => comparableGroup(other) === comparableGroup(group))) return null;
     byGroup.set(group, role);
   }
   return byGroup;
+}
+
+/** Names separated by commas; by semicolons where they have commas. */
+function groupNamesOf(given: string): string[] | null {
+  const isOneName = isDistinguishedName(given) && given.split(/(?<!\\),/).every(isDistinguishedName);
+  const separator = given.includes(';') || isOneName ? ';' : ',';
+  const names = given.split(separator).map((name) => name.trim());
+  return names.includes('') ? null : names;
 }
 
 export const signOnSettings = {
@@ -37,10 +53,11 @@ export const signOnSettings = {
   BERTH_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
   BERTH_OIDC_GROUPS_CLAIM: z.string().default('groups'),
   BERTH_OIDC_EMAIL_DOMAINS: list(hostName).optional(),
-  BERTH_OIDC_GROUPS: list(z.string().min(1, { error: 'must be names of groups, separated by commas' })).optional(),
+  BERTH_OIDC_TRUST_EMAIL: z.enum(emailTrusts).default('verified'),
+  BERTH_OIDC_GROUPS: text(groupNamesOf, 'must be names of groups, separated by commas or semicolons').optional(),
   BERTH_OIDC_ROLES: text(
     rolesByGroupOf,
-    'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops',
+    'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops, or admin=CN=berth-admins,OU=groups;operator=CN=ops,OU=groups',
   ).optional(),
   BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
 };
@@ -68,6 +85,7 @@ export function signOnOf(data: SignOnSettings, wrong: (setting: string, reason: 
     emailDomains: emailDomains.map((domain) => domain.toLowerCase()),
     groups,
     rolesByGroup: data.BERTH_OIDC_ROLES ?? new Map<string, Role>(),
+    trustsEmail: data.BERTH_OIDC_TRUST_EMAIL,
     linksByEmail: data.BERTH_OIDC_LINK === 'verified-email',
   };
   return {

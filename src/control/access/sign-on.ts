@@ -4,6 +4,7 @@
  */
 import { ADMIN_ROLE, highestRole, USER_ROLE } from '../../domain/access/roles.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { MAX_NAME } from '../../domain/access/sign-on-claims.ts';
 import type { Identity } from '../../domain/access/sign-on-rules.ts';
 import {
   accountByLogin,
@@ -24,33 +25,47 @@ import { uuidFrom } from './random.ts';
 import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Access } from './types.ts';
 
+interface FoundAccount {
+  id: string;
+  otherName: string | null;
+}
+
 export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] }): Pick<Access, 'signOn'> => {
   const { store, time, randomBytes, passwords, tokens, callers, newAccount } = deps;
 
-  const makeAccount = async (tx: Db, { username, email }: Identity): Promise<string> => {
+  /** Takes the name with the lowest free number: `anna`, `anna-2`, `anna-3` … */
+  const makeAccount = async (tx: Db, identity: Identity): Promise<FoundAccount> => {
     const id = uuidFrom(randomBytes);
-    const namesake = await accountByLogin(tx, username);
-    if (namesake) {
-      const message = `the name "${username}" belongs to another account here, which your login provider does not open; ask an administrator`;
-      throw new Refusal('name_taken', message);
+    const { email } = identity;
+    for (let number = 1; ; number += 1) {
+      const suffix = number === 1 ? '' : `-${number}`;
+      const username = identity.username.slice(0, MAX_NAME - suffix.length) + suffix;
+      try {
+        await newAccount(tx, { id, username, email, roles: [USER_ROLE], passwordHash: passwords.unusable() });
+        return { id, otherName: number === 1 ? null : username };
+      } catch (error) {
+        const isTaken = error instanceof Refusal && error.code === 'name_taken';
+        if (!isTaken || !(await accountByLogin(tx, username))) throw error;
+      }
     }
-    await newAccount(tx, { id, username, email, roles: [USER_ROLE], passwordHash: passwords.unusable() });
-    return id;
   };
 
-  const firstAccountOf = async (tx: Db, identity: Identity, linksByEmail: boolean): Promise<string> => {
+  const firstAccountOf = async (tx: Db, identity: Identity, linksByEmail: boolean): Promise<FoundAccount> => {
     const { issuer, subject, email } = identity;
     const holder = email === '' ? undefined : await accountByLogin(tx, email);
     if (holder && !linksByEmail) {
       const message = `the email address ${JSON.stringify(email)} belongs to another account here, which your login provider does not open; log in with its password, or ask an administrator`;
-      throw new Refusal('name_taken', message);
+      throw new Refusal('name_taken', message, {
+        detail: { claim: 'email', value: email, setting: 'BERTH_OIDC_LINK' },
+      });
     }
-    const accountId = holder?.id ?? (await makeAccount(tx, identity));
+    const found = holder ? { id: holder.id, otherName: null } : await makeAccount(tx, identity);
+    const accountId = found.id;
     const atMs = time.now();
     if (!(await insertIdentity(tx, { issuer, subject, accountId, createdAtMs: atMs })))
       throw new Refusal('not_now', 'another login of yours is under way: log in again');
     await appendEvent(tx, { accountId, atMs, kind: 'account.identityAdded', subjectId: accountId, data: { issuer } });
-    return accountId;
+    return found;
   };
 
   /** Applies the provider's role. The last enabled administrator keeps the role. */
@@ -72,13 +87,16 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
 
   return {
     async signOn(identity, { linksByEmail }, from, userAgent = '') {
-      const account = await store.write(async (tx) => {
-        const id = (await accountOfIdentity(tx, identity)) ?? (await firstAccountOf(tx, identity, linksByEmail));
+      const { account, otherName } = await store.write(async (tx) => {
+        const known = await accountOfIdentity(tx, identity);
+        const { id, otherName: newName } =
+          known === undefined ? await firstAccountOf(tx, identity, linksByEmail) : { id: known, otherName: null };
         const locked = await lockAccounts(tx, [...(await administrators(tx, ADMIN_ROLE)), id]);
         const row = locked.get(id);
         if (!row) throw notLoggedIn();
         locked.delete(id);
-        return withRole(tx, row, identity.role, [...locked.values()]);
+        const changed = await withRole(tx, row, identity.role, [...locked.values()]);
+        return { account: changed, otherName: newName };
       });
       callers.invalidate(({ accountId }) => accountId === account.id);
       const sessionId = uuidFrom(randomBytes);
@@ -87,7 +105,7 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
       const login = { sessionId, expiresAtMs, from, userAgent };
       const { issuer } = identity;
       await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now(), issuer, confirm: async () => 1 }));
-      return { accessToken: token, accessExpire: TOKEN_LIFE_S };
+      return { accessToken: token, accessExpire: TOKEN_LIFE_S, otherName };
     },
   };
 };

@@ -31,6 +31,13 @@ export interface LoginInfo {
   current: boolean;
 }
 
+export interface SignedOn {
+  accessToken: string;
+  accessExpire: number;
+  /** Name of the new account, if another account has the provider's name. */
+  otherName: string | null;
+}
+
 export interface FactorProof {
   password: string;
   /** Needed once the account has a factor. */
@@ -78,7 +85,7 @@ export interface Access extends GatewaySessions {
     rules: Pick<SignOnRules, 'linksByEmail'>,
     from: string,
     userAgent?: string,
-  ): Promise<{ accessToken: string; accessExpire: number }>;
+  ): Promise<SignedOn>;
   logout(caller: Caller): Promise<void>;
   /** The last used first, at most 500. */
   listLogins(caller: Caller): Promise<{ logins: LoginInfo[] }>;

@@ -55,8 +55,37 @@ onBothEngines('single sign-on', (open) => {
     const { caller } = await annaOf(fixture);
     const { email } = caller;
     await expectRefused(signOn(fixture, { email }), 'name_taken', /login provider does not open/);
-    await expectRefused(signOn(fixture, { username: 'anna', email: '' }, true), 'name_taken', /the name "anna"/);
     expect((await callerBy(fixture, { email }, true)).accountId).toBe(caller.accountId);
+  });
+
+  test('gives a name that is taken a number, and keeps it at the next login', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const others = [];
+    for (const subject of ['one', 'two', 'one']) {
+      const { otherName, accessToken } = await signOn(fixture, { subject, username: 'anna', email: '' });
+      const { accountId, username } = await fixture.access.authenticate({ kind: 'token', token: accessToken });
+      expect(accountId).not.toBe(caller.accountId);
+      others.push([otherName, username]);
+    }
+    expect(others).toEqual([
+      ['anna-2', 'anna-2'],
+      ['anna-3', 'anna-3'],
+      [null, 'anna-2'],
+    ]);
+    const long = 'x'.repeat(63);
+    await signOn(fixture, { subject: 'three', username: long, email: '' });
+    expect(await signOn(fixture, { subject: 'four', username: long, email: '' })).toMatchObject({
+      otherName: `${'x'.repeat(61)}-2`,
+    });
+  });
+
+  test('names the setting in the cause of an email address that is taken', async () => {
+    const fixture = await openFixture(open);
+    const { email } = (await annaOf(fixture)).caller;
+    await expect(signOn(fixture, { email })).rejects.toMatchObject({
+      detail: { claim: 'email', value: email, setting: 'BERTH_OIDC_LINK' },
+    });
   });
 
   test('follows the roles of the provider, and leaves the last administrator', async () => {

@@ -26,7 +26,7 @@ async function setUp(given: Pick<TestProvider, 'issuer'>, more: Partial<LoginPro
   const isHome = ({ pathname }: URL): boolean => pathname === '/';
   const logIn = (): Promise<Visit> =>
     new Browser({ [PUBLIC]: edge.origin }).open(`${edge.origin}/api/user/oidc/login`, isHome);
-  return { loginProvider, logged, logIn };
+  return { loginProvider, logged, logIn, edge };
 }
 
 /** Answers of `path` while the test runs. */
@@ -61,6 +61,22 @@ test('authenticates by Basic where the metadata list nothing, and by the setting
 
 const metadataOf = async (): Promise<Record<string, unknown>> =>
   JSON.parse(await (await fetch(provider.issuer + DISCOVERY)).text());
+
+test.each([
+  [undefined, 'select_account'],
+  [['none', 'select_account', 'login'], 'select_account'],
+  [['none', 'login'], 'login'],
+  [['none'], null],
+])('asks a provider that lists the prompts %j for another account by the prompt %j', async (listed, prompt) => {
+  replace(DISCOVERY, { body: JSON.stringify({ ...(await metadataOf()), prompt_values_supported: listed }) });
+  const { edge } = await setUp(provider);
+  const isAway = ({ origin }: URL): boolean => origin === provider.issuer;
+  const promptOf = async (query: string): Promise<string | null> =>
+    (await new Browser().open(`${edge.origin}/api/user/oidc/login${query}`, isAway)).url.searchParams.get('prompt');
+  expect(await promptOf('?prompt=select_account')).toBe(prompt);
+  expect(await promptOf('')).toBeNull();
+  expect(await promptOf('?prompt=none')).toBeNull();
+});
 
 const OPERATORS = /cannot be used, because its set-up needs a correction: tell the operator/;
 

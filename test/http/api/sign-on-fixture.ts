@@ -12,6 +12,7 @@ export const rules: SignOnRules = {
   nameClaim: 'preferred_username',
   groupsClaim: 'groups',
   emailDomains: ['example.org'],
+  trustsEmail: 'verified',
   groups: [],
   rolesByGroup: new Map(),
   linksByEmail: false,

@@ -61,7 +61,7 @@ test('makes an account at the first login, opens it at the next, and a logout en
   expect(user).toMatchObject({ username: name, email, group: ['user'] });
   expect((await client.balance()).balance).toBeGreaterThan(0);
   expect((await api.wired.audited()).at(-1)).toMatchObject({ route: 'signOn', outcome: 'ok', accountId: user.userId });
-  expect(browser.cookie(edge.origin, 'berth_oidc')).toBeUndefined();
+  expect(browser.cookies(edge.origin)).toEqual(['AccessToken']);
   const again = newBrowser();
   await logIn(again);
   expect((await clientOf(again).userInfo()).userId).toBe(user.userId);
@@ -84,31 +84,59 @@ test('opens no account of a password, unless the operator links verified emails'
   expect((await clientOf(browser).userInfo()).userId).toBe(local.userId);
 });
 
-test('opens no account by an email that the provider has not verified, or by its name', async () => {
+test('opens no account by an email that the provider has not verified', async () => {
   current = { ...rules, emailDomains: [], linksByEmail: true };
-  for (const email_verified of [false, undefined, 'false', 'true']) {
+  for (const email_verified of [false, undefined, 'false']) {
     const { email, name } = person({ email_verified });
     await api.admin.client.createUser({ username: `local-${name}`, email, password: 'four words not common' });
     const browser = newBrowser();
     await logIn(browser);
     expect(await clientOf(browser).userInfo()).toMatchObject({ username: name, email: '' });
   }
-  person({ preferred_username: 'admin' });
-  expectRefused(await logIn(), 409, /the name &#34;admin&#34; belongs to another account/);
+});
+
+test('says once that the name is taken, and by which the account goes', async () => {
+  const { email } = person({ preferred_username: 'admin' });
+  const browser = newBrowser();
+  const shown = await logIn(browser, '?to=/instances');
+  expect(shown).toMatchObject({ status: 200, text: expect.stringContaining('Your account here is named admin-2,') });
+  expect(shown.text).toContain('<a href="/login?to=%2Finstances&#38;host=">Continue</a>');
+  expect(await clientOf(browser).userInfo()).toMatchObject({ username: 'admin-2', email });
+  expect((await logIn()).status).toBe(303);
 });
 
 test.each<[string, Partial<SignOnRules>, Record<string, unknown>, RegExp]>([
   ['of another domain', {}, { email: 'x@example.com' }, /is not in a domain that may log in here/],
   ['of a domain below', {}, { email: 'x@sub.example.org' }, /is not in a domain/],
-  ['with an unverified email', {}, { email_verified: false }, /has not verified your email address/],
-  ['without an email', {}, { email: undefined }, /is not in a domain/],
+  ['with an unverified email', {}, { email_verified: false }, /says that your email address .* is not verified/],
+  ['without an email', {}, { email: undefined }, /sends no email address of yours/],
+  ['whose email nobody verified', {}, { email_verified: undefined }, /does not say whether your email address/],
   ['of no group', { groups: ['staff'] }, { groups: ['guests'] }, /none of your groups/],
-  ['without a name', {}, { preferred_username: undefined }, /no usable name in the claim &#34;preferred_username&#34;/],
 ])('refuses a person %s, and makes no account', async (_, more, claims, why) => {
   current = { ...rules, ...more };
   const { name } = person(claims);
-  expectRefused(await logIn(), 403, why);
+  edge.logged.length = 0;
+  const visit = await logIn();
+  expectRefused(visit, 403, why);
+  expect(visit.text).toContain('prompt=select_account">Log in with another account</a>');
   expect(await accounts(name)).toEqual([]);
+  const [line] = edge.logged;
+  expect(line?.text).toMatch(/^a login by the provider was refused: /);
+  expect(line?.facts).toMatchObject({ claim: expect.any(String), setting: expect.stringMatching(/^BERTH_OIDC_/) });
+  expect(line?.facts).toHaveProperty('value');
+});
+
+test('keeps the role of a person whose groups are missing, and logs that', async () => {
+  current = { ...rules, rolesByGroup: new Map([['bosses', 'admin' as const]]) };
+  const { sub, name } = person({ groups: ['bosses'] });
+  await logIn();
+  edge.logged.length = 0;
+  provider.people.set(sub, { ...provider.people.get(sub), groups: undefined });
+  await logIn();
+  expect(await accounts(name)).toMatchObject([{ role: 'admin' }]);
+  expect(edge.logged.map(({ text }) => text)).toEqual([
+    'a login by the provider: the provider sends no claim "groups", so the login changes no role',
+  ]);
 });
 
 test('gives the highest role of the groups at each login', async () => {
@@ -146,10 +174,10 @@ test('finishes a login in the browser that began it, once, and with its own stat
   expectRefused(await newBrowser().open(url.href), 401, /no login is under way in this browser/);
   const other = newBrowser();
   await other.open(`${edge.origin}/api/user/oidc/login`, atCallback);
-  expectRefused(await other.open(url.href), 401, /is not valid: log in again/);
+  expectRefused(await other.open(url.href), 401, /no login is under way in this browser/);
   const isHome = ({ pathname }: URL): boolean => pathname === '/';
-  expect((await browser.open(url.href, isHome)).status).toBe(303);
-  expectRefused(await browser.open(url.href), 401, /no login is under way/);
+  const { status, url: home } = await browser.open(url.href, isHome);
+  expect([status, home.pathname]).toEqual([303, '/']);
   const denied = newBrowser();
   const { url: begun } = await denied.open(`${edge.origin}/api/user/oidc/login`, atCallback);
   const { origin } = new URL(provider.issuer);
@@ -163,6 +191,39 @@ test('finishes a login in the browser that began it, once, and with its own stat
     401,
     /refused the login \(access_denied\)/,
   );
+});
+
+test('finishes several logins of a browser, and leads on from a callback that comes too late', async () => {
+  person();
+  const browser = newBrowser();
+  const begin = async (to: string): Promise<URL> =>
+    (await browser.open(`${edge.origin}/api/user/oidc/login?${new URLSearchParams({ to })}`, atCallback)).url;
+  const [first, second] = [await begin('/instances'), await begin('/volumes')];
+  expect(browser.cookies(edge.origin)).toHaveLength(2);
+  const endOf = async (callback: URL): Promise<string> => {
+    const isView = ({ pathname }: URL): boolean => !pathname.endsWith('/callback') && pathname !== '/login';
+    return (await browser.open(callback.href, isView)).url.pathname;
+  };
+  expect([await endOf(first), await endOf(second)]).toEqual(['/instances', '/volumes']);
+  // Reloaded, the callback has no login under way, but its browser is logged in.
+  expect(await endOf(second)).toBe('/');
+  const { route, outcome } = (await api.wired.audited()).at(-1) ?? {};
+  expect({ route, outcome }).toEqual({ route: 'signOn', outcome: 'not_logged_in' });
+});
+
+test('keeps few logins under way in a browser, the latest', async () => {
+  const browser = newBrowser();
+  const to = `/instances?${'x'.repeat(1_900)}`;
+  const begin = () =>
+    browser.open(
+      `${edge.origin}/api/user/oidc/login?${new URLSearchParams({ to })}`,
+      ({ origin }) => origin !== edge.origin,
+    );
+  for (let count = 0; count < 6; count += 1) await begin();
+  const names = browser.cookies(edge.origin);
+  expect(names.length).toBeLessThanOrEqual(3);
+  const { url } = await begin();
+  expect(browser.cookies(edge.origin).at(-1)).toBe(`berth_oidc_${url.searchParams.get('state')}`);
 });
 
 test('finishes a login once, also with a provider that accepts a code twice, and after a failure', async () => {
@@ -188,7 +249,8 @@ test('finishes a login once, also with a provider that accepts a code twice, and
   const { url } = await browser.open(`${fresh.origin}/api/user/oidc/login`, ({ pathname }) =>
     pathname.endsWith('/callback'),
   );
-  const cookie = `berth_oidc=${browser.cookie(fresh.origin, 'berth_oidc')}`;
+  const [name = ''] = browser.cookies(fresh.origin);
+  const cookie = `${name}=${browser.cookie(fresh.origin, name)}`;
   const visit = async (): Promise<number> => (await fetch(url, { redirect: 'manual', headers: { cookie } })).status;
   expect(await visit()).toBe(503);
   isBroken = false;

@@ -126,3 +126,37 @@ test('converts the data of a version before 0.2 while no server runs; a server n
   await server.start();
   await expect(login(server, 'admin', PASSWORD)).resolves.toBeDefined();
 });
+
+test('tries a login by the settings and a file of claims, without an installation', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-host-admin-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const claims = join(folder, 'claims.json');
+  const settings = {
+    BERTH_OIDC_ISSUER: 'https://login.example.org',
+    BERTH_OIDC_CLIENT_ID: 'berth',
+    BERTH_OIDC_CLIENT_SECRET_FILE: '/etc/berth/oidc-secret',
+    BERTH_OIDC_GROUPS: 'staff',
+  };
+  const check = async (given: object, env: Record<string, string>): Promise<{ code: number; text: string }> => {
+    await writeFile(claims, JSON.stringify(given));
+    const options = { cwd: ROOT, env: { PATH: process.env['PATH'] ?? '', BERTH_DATA: folder, ...env } };
+    return promisify(execFile)(process.execPath, ['scripts/host-admin.ts', 'sign-on-check', claims], options).then(
+      ({ stdout }) => ({ code: 0, text: stdout }),
+      (error: { code: number; stdout: string; stderr: string }) => ({
+        code: error.code,
+        text: error.stdout + error.stderr,
+      }),
+    );
+  };
+  const [allowed, refused, unset] = await Promise.all([
+    check({ sub: 's', groups: ['staff'] }, settings),
+    check({ sub: 's', groups: ['staff'] }, { ...settings, BERTH_OIDC_GROUPS: 'bosses' }),
+    check({ sub: 's', groups: ['staff'] }, {}),
+  ]);
+  expect(allowed).toMatchObject({
+    code: 0,
+    text: expect.stringMatching(/^Allowed\.\nName of a new account: user-s\n/),
+  });
+  expect(refused).toMatchObject({ code: 1, text: expect.stringContaining('setting: "BERTH_OIDC_GROUPS"') });
+  expect(unset).toMatchObject({ code: 1, text: expect.stringContaining('Set the BERTH_OIDC_* variables') });
+});

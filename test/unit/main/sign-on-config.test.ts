@@ -14,6 +14,7 @@ test('reads a login provider, and none by default', () => {
     ...whole,
     BERTH_OIDC_ROLES: 'admin=berth-admins,operator=cn=ops',
     BERTH_OIDC_LINK: 'verified-email',
+    BERTH_OIDC_TRUST_EMAIL: 'unless-denied',
     BERTH_OIDC_TOKEN_AUTH: 'client_secret_post',
     BERTH_OIDC_DISPLAY_NAME: 'the Example account',
   });
@@ -33,6 +34,7 @@ test('reads a login provider, and none by default', () => {
         ['berth-admins', 'admin'],
         ['cn=ops', 'operator'],
       ]),
+      trustsEmail: 'unless-denied',
       linksByEmail: true,
     },
   });
@@ -52,6 +54,10 @@ test.each<[Record<string, string | undefined>, RegExp]>([
   [{ BERTH_OIDC_ROLES: 'root=a' }, /must be roles/],
   [{ BERTH_OIDC_ROLES: 'admin=' }, /must be roles/],
   [{ BERTH_OIDC_ROLES: 'admin=a,user=a' }, /must be roles/],
+  [{ BERTH_OIDC_ROLES: 'admin=a,operatr=b' }, /must be roles/],
+  [{ BERTH_OIDC_ROLES: 'admin=/a,user=a' }, /must be roles/],
+  [{ BERTH_OIDC_GROUPS: 'a,,b' }, /must be names of groups/],
+  [{ BERTH_OIDC_TRUST_EMAIL: 'yes' }, /BERTH_OIDC_TRUST_EMAIL/],
 ])('refuses %j', (more, why) => {
   expect(() => readConfig({ ...whole, ...more })).toThrow(why);
 });
@@ -59,4 +65,29 @@ test.each<[Record<string, string | undefined>, RegExp]>([
 test('accepts plain HTTP on this machine alone', () => {
   for (const host of ['localhost', '127.0.0.1', '[::1]'])
     expect(readConfig({ ...whole, BERTH_OIDC_ISSUER: `http://${host}:9000` }).signOn?.issuer).toContain(host);
+});
+
+const ADMINS = 'CN=berth-admins,OU=Groups,DC=example,DC=org';
+const OPS = 'CN=ops,OU=Groups,DC=example,DC=org';
+
+test.each([`admin=${ADMINS},operator=${OPS}`, `admin=${ADMINS}; operator=${OPS}`])(
+  'reads roles by distinguished names: %s',
+  (given) => {
+    const rules = readConfig({ ...whole, BERTH_OIDC_ROLES: given }).signOn?.rules;
+    expect(rules?.rolesByGroup).toEqual(
+      new Map([
+        [ADMINS, 'admin'],
+        [OPS, 'operator'],
+      ]),
+    );
+  },
+);
+
+test.each([
+  ['staff, guests', ['staff', 'guests']],
+  [ADMINS, [ADMINS]],
+  [`${ADMINS};${OPS}`, [ADMINS, OPS]],
+  ['cn=ops', ['cn=ops']],
+])('reads the groups %s', (given, groups) => {
+  expect(readConfig({ ...whole, BERTH_OIDC_GROUPS: given }).signOn?.rules.groups).toEqual(groups);
 });

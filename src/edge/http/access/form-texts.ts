@@ -26,6 +26,8 @@ const english = {
   repeated: 'The same again',
   made: 'Account made',
   madeText: (name: string) => `The account ${name} is made. Log in with this name.`,
+  namedOtherwise: (name: string) =>
+    `Your account here is named ${name}, because another account has the name that your login provider gives you.`,
   closed: 'Registration is off on this installation: ask an administrator for an account.',
   setPassword: 'Set a password',
   setPasswordAct: 'Set the password',
@@ -61,6 +63,7 @@ const chinese: FormTexts = {
   repeated: '再次输入新密码',
   made: '账号已创建',
   madeText: (name) => `账号 ${name} 已创建，请用该用户名登录。`,
+  namedOtherwise: (name) => `您在此处的账号名为 ${name}，因为登录服务提供的用户名已被其他账号使用。`,
   closed: '此系统未开放注册，请联系管理员开通账号。',
   setPassword: '设置密码',
   setPasswordAct: '设置密码',

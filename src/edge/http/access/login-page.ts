@@ -21,7 +21,7 @@ import type { InstanceTarget } from '../../gateway/routing.ts';
 import { auditNoteOf } from '../audit-hook.ts';
 import type { LoginProvider } from './login-provider.ts';
 import { signOnAddress } from './single-sign-on.ts';
-import { accessCookie, presentedCredential, refuseCrossSite } from '../credentials.ts';
+import { accessCookie, refuseCrossSite } from '../credentials.ts';
 import {
   alert,
   failurePage,
@@ -38,6 +38,7 @@ import { escaped, HTML_TYPE } from '../html.ts';
 import { setCommonHeaders } from '../reply-headers.ts';
 import { parameterOf } from '../request.ts';
 import { makeValidate } from '../validate.ts';
+import { visitorOf } from './visitor.ts';
 
 interface LoginPageDeps {
   loginProvider?: Pick<LoginProvider, 'displayName'> | null;
@@ -76,18 +77,6 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     throw new Refusal('field_value', message);
   };
 
-  /** Null without a login by cookie. */
-  const visitorOf = async (request: FastifyRequest): Promise<Caller | null> => {
-    try {
-      const { credential, byCookie } = presentedCredential(request.headers);
-      if (!byCookie) return null;
-      return (request.caller = await control.access.authenticate(credential, { settingUp: true }));
-    } catch (error) {
-      if (error instanceof Refusal && error.code === 'not_logged_in') return null;
-      throw error;
-    }
-  };
-
   const logIn = async (request: FastifyRequest, reply: FastifyReply, given: Given): Promise<Caller> => {
     auditNoteOf(request).loginName = given.username;
     const body = validate(given);
@@ -116,7 +105,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   app.get(LOGIN_PATH, async (request, reply) => {
     try {
       const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
-      const visitor = await visitorOf(request);
+      const visitor = await visitorOf(request, control.access);
       if (visitor !== null && back.target === null) return leadTo(request, reply, back.to);
       const shown = { provider, back, visitor, trouble: null, username: '' };
       return sendPage(request, reply, 200, loginPage(formTextsFor(request), shown));
@@ -134,7 +123,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       const form = formOf(request, 'programs log in with POST /api/user/login');
       back = returnOf(form.get('to'), form.get('host') ?? '');
       given = givenIn(form);
-      visitor = given === null ? await visitorOf(request) : await logIn(request, reply, given);
+      visitor = given === null ? await visitorOf(request, control.access) : await logIn(request, reply, given);
       if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
       if (visitor.mustSetUpFactor) return leadTo(request, reply, SETTINGS);
       if (back.target === null) return leadTo(request, reply, back.to);

@@ -1,7 +1,8 @@
 /** Client of a provider of OpenID Connect: authorization code with PKCE, state and nonce. */
 import * as openid from 'openid-client';
 import type { Log } from '../../../control/index.ts';
-import { claimsOf, lacksClaims, type Claims, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
+import { claimsOf, type Claims } from '../../../domain/access/sign-on-claims.ts';
+import { lacksClaims, readsGroups, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
 import { failureOf, refusalOf, UnsupportedProvider } from './login-failures.ts';
 
 const authentications = {
@@ -39,7 +40,8 @@ export interface LoginProvider {
   readonly issuer: string;
   readonly displayName: string;
   readonly rules: SignOnRules;
-  begin(): Promise<{ url: string; pending: PendingLogin }>;
+  /** `choosesAccount`: the provider asks for the account. */
+  begin(options: { choosesAccount: boolean }): Promise<{ url: string; pending: PendingLogin }>;
   /** Claims of the ID token, or else of the user info. `query`: of the callback. */
   finish(query: string, pending: PendingLogin): Promise<Claims>;
 }
@@ -115,34 +117,50 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
     }
   };
 
+  const groupsNotice = ({ claims_supported: offered }: openid.ServerMetadata): string | null => {
+    const claim = rules.groupsClaim.split('.')[0] ?? '';
+    if (!readsGroups(rules) || scopes.split(' ').includes(claim)) return null;
+    if (Array.isArray(offered) && offered.includes(claim)) return null;
+    return `settings read groups from the claim "${rules.groupsClaim}", and neither BERTH_OIDC_SCOPES nor the metadata of the login provider name it: make sure that the provider sends it, and try a token with npm run admin -- sign-on-check`;
+  };
+
   return {
     issuer,
     displayName: displayName ?? new URL(issuer).host,
     rules,
-    async begin() {
+    async begin({ choosesAccount }) {
       const verifier = openid.randomPKCECodeVerifier();
       const pending = { state: openid.randomState(), nonce: openid.randomNonce(), verifier };
-      const url = openid.buildAuthorizationUrl(await configuration(), {
+      const config = await configuration();
+      const prompt = choosesAccount ? promptOf(config.serverMetadata()) : null;
+      const url = openid.buildAuthorizationUrl(config, {
         redirect_uri: redirectUri,
         scope: scopes,
         code_challenge: await openid.calculatePKCECodeChallenge(verifier),
         code_challenge_method: 'S256',
         state: pending.state,
         nonce: pending.nonce,
+        ...(prompt === null ? {} : { prompt }),
       });
       return { url: url.href, pending };
     },
     finish: async (query, pending) => exchange(await configuration(), query, pending),
-    check: () =>
-      configuration().then(
-        () => {},
-        () => {},
-      ),
+    async check() {
+      try {
+        const notice = groupsNotice((await configuration()).serverMetadata());
+        if (notice !== null) log.warn({ issuer, scopes }, notice);
+      } catch {}
+    },
     trouble() {
       if (troubles.discovery !== null && performance.now() - askedAtMs > RECHECK_MS) void this.check();
       return troubles.discovery ?? troubles.login;
     },
   };
+}
+
+function promptOf({ prompt_values_supported: listed }: openid.ServerMetadata): string | null {
+  if (!Array.isArray(listed)) return 'select_account';
+  return ['select_account', 'login'].find((prompt) => listed.includes(prompt)) ?? null;
 }
 
 /** Basic is the default of OpenID Connect for metadata that list nothing. */

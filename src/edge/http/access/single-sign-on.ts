@@ -1,44 +1,28 @@
 /**
  * Login by the operator's provider of OpenID Connect: `GET /api/user/oidc/login` leads to it, and
- * it leads back to the callback. What the two share is in a sealed cookie, so that no other
- * browser finishes the login. The key of the seal is lost with the process, as are the finished
- * logins: a restart ends each login under way.
+ * it leads back to the callback.
  */
-import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
-import { z } from 'zod';
 import { BASE_PATH } from '../../../contract/routes.ts';
-import { makeSeal, type Control } from '../../../control/index.ts';
+import type { Control, Log } from '../../../control/index.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
-import { identityOf } from '../../../domain/access/sign-on-rules.ts';
+import { decideLogin } from '../../../domain/access/sign-on-rules.ts';
 import { LOGIN_PATH } from '../../gateway/login-link.ts';
 import { auditNoteOf } from '../audit-hook.ts';
-import { accessCookie, cookieOf } from '../credentials.ts';
-import { failurePage, refuseOnPage } from './form-page.ts';
+import { accessCookie } from '../credentials.ts';
+import { failurePage, linkTo, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { formTextsFor } from './form-texts.ts';
 import { HTML_TYPE } from '../html.ts';
 import type { LoginProvider } from './login-provider.ts';
+import { LIFE_S, makePendingLogins, type Pending } from './pending-logins.ts';
 import { setCommonHeaders } from '../reply-headers.ts';
 import { parameterOf } from '../request.ts';
+import { visitorOf } from './visitor.ts';
 
 const FOLDER = `${BASE_PATH}/user/oidc`;
 export const SIGN_ON_PATHS = { login: `${FOLDER}/login`, callback: `${FOLDER}/callback` } as const;
-
-const COOKIE = 'berth_oidc';
-const ABOUT = 'login by a provider';
-const LIFE_S = 600;
+const CHOOSE_ACCOUNT = 'select_account';
 const MAX_RETURN = 2_000;
-
-/** `expiresAtMs` is of the monotonic clock: the seal is of this process. */
-const stored = z.object({
-  state: z.string(),
-  nonce: z.string(),
-  verifier: z.string(),
-  to: z.string(),
-  host: z.string(),
-  expiresAtMs: z.number(),
-});
-
-type Pending = z.output<typeof stored>;
 
 const notUnderWay = (): Refusal =>
   new Refusal(
@@ -46,36 +30,26 @@ const notUnderWay = (): Refusal =>
     `no login is under way in this browser, or it took longer than ${LIFE_S / 60} minutes: begin again at ${SIGN_ON_PATHS.login}`,
   );
 
-export const signOnAddress = ({ to, host }: { to: string; host: string }): string =>
-  `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
+/** Address asked for, as the login page has it; empty: the console. */
+interface Back {
+  to: string;
+  host: string;
+}
+
+export const signOnAddress = ({ to, host }: Back, more: { prompt?: typeof CHOOSE_ACCOUNT } = {}): string =>
+  `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host, ...more })}`;
 
 interface SignOnDeps {
   control: Pick<Control, 'access'>;
   loginProvider?: LoginProvider | null;
   secureCookies: boolean;
+  log: Pick<Log, 'warn'>;
 }
 
-export function mountSignOn(app: FastifyInstance, { control, loginProvider = null, secureCookies }: SignOnDeps): void {
-  const seal = makeSeal({ key: randomBytes(32), randomBytes });
-
-  /** Ends of finished logins by state: a provider may accept a code twice. */
-  const finished = new Map<string, number>();
-
-  /** Runs `login` unless another callback of the same login has succeeded or is under way. */
-  const once = async <Answer>({ state, expiresAtMs }: Pending, login: () => Promise<Answer>): Promise<Answer> => {
-    for (const [earlier, endsAtMs] of finished) {
-      if (performance.now() < endsAtMs) break;
-      finished.delete(earlier);
-    }
-    if (finished.has(state)) throw notUnderWay();
-    finished.set(state, expiresAtMs);
-    try {
-      return await login();
-    } catch (error) {
-      finished.delete(state);
-      throw error;
-    }
-  };
+export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
+  const { control, loginProvider = null, secureCookies, log } = deps;
+  const logins = makePendingLogins({ path: FOLDER, secure: secureCookies });
+  const once = makeOnce();
 
   const provider = (): LoginProvider => {
     if (loginProvider !== null) return loginProvider;
@@ -84,68 +58,95 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
     throw new Refusal('not_found', message);
   };
 
-  const cookie = (value: string, maxAgeS: number): string =>
-    `${COOKIE}=${value}; Path=${FOLDER}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secureCookies ? '; Secure' : ''}`;
-
-  const pendingOf = (header: string | undefined): Pending => {
-    const sealed = header === undefined ? undefined : cookieOf(header, COOKIE);
-    const text = sealed === undefined ? null : seal.open(sealed, ABOUT);
-    const pending = text === null ? null : stored.parse(JSON.parse(text));
-    if (pending !== null && performance.now() < pending.expiresAtMs) return pending;
-    throw notUnderWay();
-  };
-
   const route = (url: string, config: { audited?: string | null }, handler: RouteHandlerMethod): void =>
     void app.route({ method: 'GET', url, exposeHeadRoute: false, config, handler });
 
   const refuse = (request: FastifyRequest, reply: FastifyReply, error: unknown, back: Back): FastifyReply =>
-    refuseOnPage(request, reply, error, (trouble, texts) =>
-      loginProvider === null
-        ? failurePage(trouble, texts)
-        : failurePage(trouble, texts, { href: signOnAddress(back), text: texts.logInAgain }),
-    );
+    refuseOnPage(request, reply, error, (trouble, texts) => {
+      if (loginProvider === null) return failurePage(trouble, texts);
+      const isRefused = error instanceof Refusal && (error.code === 'forbidden' || error.code === 'name_taken');
+      const link = isRefused
+        ? { href: signOnAddress(back, { prompt: CHOOSE_ACCOUNT }), text: texts.logInOtherwise }
+        : { href: signOnAddress(back), text: texts.logInAgain };
+      return failurePage(trouble, texts, link);
+    });
 
   route(SIGN_ON_PATHS.login, {}, async (request, reply) => {
     const { to, host } = backOf(request);
     try {
-      const { url, pending } = await provider().begin();
-      const content = { ...pending, to, host, expiresAtMs: performance.now() + LIFE_S * 1_000 };
-      return leadTo(setCommonHeaders(request, reply, HTML_TYPE), url, [
-        cookie(seal.seal(JSON.stringify(content), ABOUT), LIFE_S),
-      ]);
+      const choosesAccount = parameterOf(request, 'prompt') === CHOOSE_ACCOUNT;
+      const { url, pending } = await provider().begin({ choosesAccount });
+      const cookies = logins.begin(request.headers.cookie, { ...pending, to, host });
+      return leadTo(request, reply, url, cookies);
     } catch (error) {
       return refuse(request, reply, error, { to, host });
     }
   });
 
-  route(SIGN_ON_PATHS.callback, { audited: 'signOn' }, async (request, reply) => {
-    let back: Back = { to: '', host: '' };
+  const signOn = async (request: FastifyRequest, pending: Pending) => {
+    const { issuer, rules, finish } = provider();
+    const claims = await finish(request.url.split('?')[1] ?? '', pending);
     try {
-      const { issuer, rules, finish } = provider();
-      const pending = pendingOf(request.headers.cookie);
-      back = pending;
-      const { accessToken, accessExpire } = await once(pending, async () => {
-        const claims = await finish(request.url.split('?')[1] ?? '', pending);
-        const identity = identityOf(rules, issuer, claims);
-        auditNoteOf(request).loginName = identity.username;
-        return control.access.signOn(identity, rules, request.ip, request.headers['user-agent']);
-      });
-      request.caller = await control.access.authenticate({ kind: 'token', token: accessToken });
-      const cookies = [accessCookie(accessToken, accessExpire, secureCookies), cookie('', 0)];
-      const { to, host } = back;
-      const target = to === '' ? '/' : `${LOGIN_PATH}?${new URLSearchParams({ to, host })}`;
-      return leadTo(setCommonHeaders(request, reply, HTML_TYPE), target, cookies);
+      const { identity, notice } = decideLogin(rules, issuer, claims);
+      const { subject, username } = identity;
+      if (notice !== null) log.warn({ issuer, subject, username }, `a login by the provider: ${notice}`);
+      auditNoteOf(request).loginName = username;
+      return await control.access.signOn(identity, rules, request.ip, request.headers['user-agent']);
     } catch (error) {
-      reply.header('set-cookie', cookie('', 0));
-      return refuse(request, reply, error, back);
+      if (!(error instanceof Refusal)) throw error;
+      const facts = { issuer, subject: claims['sub'], code: error.code, ...causeOf(error) };
+      log.warn(facts, `a login by the provider was refused: ${error.message}`);
+      throw error;
+    }
+  };
+
+  route(SIGN_ON_PATHS.callback, { audited: 'signOn' }, async (request, reply) => {
+    const state = parameterOf(request, 'state');
+    const pending = logins.find(request.headers.cookie, state);
+    const back: Back = pending ?? { to: '', host: '' };
+    const ended = pending === null ? [] : [logins.end(pending.state)];
+    const next = back.to === '' ? '/' : `${LOGIN_PATH}?${new URLSearchParams({ to: back.to, host: back.host })}`;
+    try {
+      provider();
+      if (pending === null) throw notUnderWay();
+      const { accessToken, accessExpire, otherName } = await once(pending, () => signOn(request, pending));
+      request.caller = await control.access.authenticate({ kind: 'token', token: accessToken });
+      const cookies = [accessCookie(accessToken, accessExpire, secureCookies), ...ended];
+      if (otherName === null) return leadTo(request, reply, next, cookies);
+      const texts = formTextsFor(request);
+      const body = [paragraph(texts.namedOtherwise(otherName)), linkTo({ href: next, text: texts.goOn })].join('\n');
+      return sendPage(request, reply.header('set-cookie', cookies), 200, page(texts, texts.made, body));
+    } catch (error) {
+      reply.header('set-cookie', ended);
+      const isLost = error instanceof Refusal && error.code === 'not_logged_in';
+      if (!isLost || (await visitorOf(request, control.access)) === null) return refuse(request, reply, error, back);
+      return leadTo(request, reply.header('x-error-code', error.code), next, ended);
     }
   });
 }
 
-interface Back {
-  to: string;
-  host: string;
+type Once = <Answer>(login: Pending, finish: () => Promise<Answer>) => Promise<Answer>;
+
+/** Refuses a second callback of a login, whose code the provider may accept twice. */
+function makeOnce(): Once {
+  const finished = new Map<string, number>();
+  return async ({ state, expiresAtMs }, finish) => {
+    for (const [earlier, endsAtMs] of finished) {
+      if (performance.now() < endsAtMs) break;
+      finished.delete(earlier);
+    }
+    if (finished.has(state)) throw notUnderWay();
+    finished.set(state, expiresAtMs);
+    try {
+      return await finish();
+    } catch (error) {
+      finished.delete(state);
+      throw error;
+    }
+  };
 }
+
+const causeOf = ({ detail }: Refusal): object => (typeof detail === 'object' && detail !== null ? detail : {});
 
 const backOf = (request: FastifyRequest): Back => ({
   to: returnPart(parameterOf(request, 'to')),
@@ -154,5 +155,8 @@ const backOf = (request: FastifyRequest): Back => ({
 
 const returnPart = (given: unknown): string => (typeof given === 'string' && given.length <= MAX_RETURN ? given : '');
 
-const leadTo = (reply: FastifyReply, url: string, cookies: string[]): FastifyReply =>
-  reply.header('set-cookie', cookies).header('referrer-policy', 'no-referrer').redirect(url, 303);
+const leadTo = (request: FastifyRequest, reply: FastifyReply, url: string, cookies: string[]): FastifyReply =>
+  setCommonHeaders(request, reply, HTML_TYPE)
+    .header('set-cookie', cookies)
+    .header('referrer-policy', 'no-referrer')
+    .redirect(url, 303);
