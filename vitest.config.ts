@@ -177,11 +177,20 @@ export default defineConfig({
         test: {
           name: 'world-alone',
           provide: provide('world'),
-          include: ['test/world/**/*.test.ts'],
+          include: ['test/world/*.test.ts'],
           retry,
           fileParallelism: false,
           // After the files of `world`.
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'neighbours',
+          provide: provide('neighbours'),
+          include: ['test/world/neighbours/**/*.test.ts'],
+          maxWorkers: 2,
         },
       },
       {

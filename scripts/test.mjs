@@ -29,7 +29,7 @@ const levels = ['short', 'long', 'soak'];
 const USAGE = `npm test                                   all projects, one proof per promise
 npm run test:long                          the full products, about two hours
 npm run test:kubernetes                    a real Kubernetes, built once in about ten minutes
-npm run test:world                         a current Docker, built once, and a real card
+npm run test:world                         a current Docker, built once, programs of registries, a real card
 npm test -- --project unit FILE -t TITLE   projects, files and titles
            --level short|long|soak         how much of each product
 

@@ -26,6 +26,7 @@ export const projects = [
   { name: 'docker', budgetS: 320, needs: 'engine' },
   { name: 'browser', budgetS: 65, needs: 'engine' },
   { name: 'world', budgetS: null, needs: 'engine' },
+  { name: 'neighbours', budgetS: null, needs: 'programs' },
   { name: 'gpu', budgetS: null, needs: 'engine' },
 ];
 

@@ -16,6 +16,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0006-gpu-shares'),
   fromFiles('0007-gpu-use'),
   fromFiles('0009-second-factor'),
+  fromFiles('0010-amortization'),
 ];
 
 export async function openStore(options: {

@@ -281,6 +281,7 @@ const statementLine = answer(
 export const statementAnswer = answer('StatementAnswer', {
   month: text('Month'),
   timeZone: text('Time zone'),
+  statementId: text('Names the statement; the `InvoiceId` of the FOCUS rows of its charges'),
   fromUnixMs: unixMs('Start of the month'),
   untilUnixMs: unixMs('End of the month'),
   final: z.boolean().describe('Whether all charges of the month are booked: then nothing of it changes any more'),
@@ -288,6 +289,7 @@ export const statementAnswer = answer('StatementAnswer', {
   movements: z.array(movement).describe('What moved the balances'),
   charges: decimal('Dollars charged, with what nobody could pay'),
   uncollected: decimal('Dollars of it that nobody could pay'),
+  billed: decimal('Dollars of it that cash paid, less refunds to cash'),
   meters: z.array(statementMeter).describe('Usage by meter'),
   entries: z.array(entry).describe('Deposits, grants, refunds and payments, oldest first, at most 1,000'),
   hasMoreEntries: z.boolean().describe('Whether there are more; `/billing/entries` lists all'),

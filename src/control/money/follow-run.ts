@@ -43,7 +43,7 @@ async function refundRun(tx: Db, { id, ownerId }: Instance, { closeSeq, reason, 
   const runSeq = await runClosedBy(tx, id, closeSeq);
   if (runSeq === null) return;
   const amountMicros = await refundCharges(tx, { id, ownerId, runSeq }, { reason: `start: ${reason}`, nowMs });
-  const paidTime = await unbeginPaidTime(tx, id, runSeq);
+  const paidTime = await unbeginPaidTime(tx, { id, ownerId }, { runSeq, nowMs });
   if (amountMicros === 0n && !paidTime) return;
   const data = { reason, amount: toDollars(amountMicros), paidTime };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.startRefunded', subjectId: id, data });

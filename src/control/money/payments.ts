@@ -38,7 +38,7 @@ export type PaymentEvent =
 export type ReadPayment = (body: Buffer, signature: string, nowMs: number) => PaymentEvent | null;
 
 export interface Payments {
-  /** Takes a message of Stripe's webhook. Returns the account that it pays for, if it names one. */
+  /** Takes an event of Stripe's webhook. Returns the account to credit, if the event names one. */
   takeStripe(body: Buffer, signature: string): Promise<string | null>;
 }
 

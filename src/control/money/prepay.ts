@@ -6,6 +6,7 @@ import { toDollars, type Micros } from '../../domain/regions/catalog.ts';
 import type { Instance } from '../../domain/compute/instance.ts';
 import {
   begin,
+  cutToUnitsBegun,
   isOver,
   paidAheadMode,
   renew,
@@ -21,8 +22,9 @@ import type { CalendarUnit } from '../../domain/kernel/calendar.ts';
 import { noBalance, type Shortfall } from '../../domain/money/no-balance.ts';
 import { availableFor, creditKinds, spend } from '../../domain/money/purse.ts';
 import { planRefund, refundTo } from '../../domain/money/refund.ts';
-import { oneOf } from '../../store/db/columns.ts';
+import { encodeFlag, oneOf } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
+import { amortizationOf, amortizeRest, type AmortizationChange } from '../../store/tables/amortizations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
   entriesAbout,
@@ -45,13 +47,32 @@ interface Bill {
   reason: string;
   /** Units bought, if it is a purchase of some. */
   units?: { priceMicros: Micros; priceUnit: CalendarUnit };
+  isAmortized: boolean;
   nowMs: number;
+}
+
+type Amortization = Awaited<ReturnType<typeof amortizationOf>>;
+
+/** Amortizes nothing without `former`, the row of before the change. */
+async function amortize(
+  tx: Db,
+  { id: subjectId, ownerId: accountId }: Pick<Instance, 'id' | 'ownerId'>,
+  former: Amortization | 'none',
+  paid: PaidTime,
+  { addedMicros = 0n, nowMs }: { addedMicros?: Micros; nowMs: number },
+): Promise<void> {
+  if (former === undefined) return;
+  const price = { priceMicros: Number(paid.priceMicros), priceUnit: unitOf[paid.chargeMode] };
+  const [fromMs, untilMs] = [startsAtMs(paid), paid.endsAtMs];
+  const span = fromMs === null || untilMs === null ? null : { fromMs, untilMs };
+  const change: AmortizationChange = { addedMicros: Number(addedMicros), price, span, nowMs };
+  await amortizeRest(tx, { accountId, subjectId }, former === 'none' ? undefined : former, change);
 }
 
 /** Pays the whole amount or nothing. `firstEntryId` is 0 if there was nothing to pay. */
 async function pay(
   tx: Db,
-  { instance, amountMicros, reason, units, nowMs }: Bill,
+  { instance, amountMicros, reason, units, isAmortized, nowMs }: Bill,
 ): Promise<{ firstEntryId: number } | Shortfall> {
   if (amountMicros === 0n) return { firstEntryId: 0 };
   const accountId = instance.ownerId;
@@ -75,6 +96,7 @@ async function pay(
       meter: purchase.meter,
       reason,
       ...(units && { ...units, priceMicros: Number(units.priceMicros) }),
+      isAmortized: encodeFlag(isAmortized),
     });
     ids.push(entry.id);
   }
@@ -96,7 +118,7 @@ export async function buyPaidTime(
   const bought = { units: spec.duration, priceMicros, isPaid: isBilled };
   const total = isBilled ? totalMicros(bought) : 0n;
   const units = { priceMicros, priceUnit: unitOf[chargeMode] };
-  const paid = await pay(tx, { instance, amountMicros: total, reason: cause, units, nowMs });
+  const paid = await pay(tx, { instance, amountMicros: total, reason: cause, units, isAmortized: true, nowMs });
   if ('needMicros' in paid) return paid;
   const former = cause === 'renewal' ? await paidTimeOf(tx, instanceId) : undefined;
   const first: PaidTime = {
@@ -110,6 +132,10 @@ export async function buyPaidTime(
   };
   const next = former ? renew(former, bought, nowMs) : first;
   await savePaidTime(tx, { ...next, instanceId, accountId, firstEntryId: paid.firstEntryId, runSeq: null });
+  if (isBilled) {
+    const before = (await amortizationOf(tx, instanceId)) ?? 'none';
+    await amortize(tx, instance, before, next, { addedMicros: total, nowMs });
+  }
   const facts = { chargeMode, units: bought.units, price: toDollars(priceMicros), total: toDollars(total) };
   const data = { cause, ...facts, startsAtMs: startsAtMs(next), endsAtMs: next.endsAtMs };
   await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.paidTimeBought', subjectId: instanceId, data });
@@ -124,14 +150,16 @@ interface Beginning extends Pick<StoredPaidTime, 'runSeq'> {
 /** The container runs: its paid time begins unless it has begun. */
 export async function beginPaidTime(
   tx: Db,
-  { id, ownerId, spec }: Instance,
+  instance: Instance,
   { startsAtMs: at, runSeq, nowMs }: Beginning,
 ): Promise<void> {
+  const { id, ownerId, spec } = instance;
   if (paidAheadMode(spec.chargeMode) === null) return;
   const paid = await paidTimeOf(tx, id);
   if (!paid || paid.anchorMs !== null) return;
   const begun = begin(paid, at, await timeZoneOf(tx, spec.regionId));
   await savePaidTime(tx, { ...paid, ...begun, runSeq });
+  await amortize(tx, instance, await amortizationOf(tx, id), begun, { nowMs });
   const data = { startsAtMs: at, endsAtMs: begun.endsAtMs, timeZone: begun.timeZone };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.paidTimeBegan', subjectId: id, data });
 }
@@ -159,10 +187,16 @@ export async function applyToPaidTime(
 }
 
 /** Takes back that paid time began with a run. False if it did not. */
-export async function unbeginPaidTime(tx: Db, instanceId: string, runSeq: number): Promise<boolean> {
-  const paid = await paidTimeOf(tx, instanceId);
+export async function unbeginPaidTime(
+  tx: Db,
+  instance: Pick<Instance, 'id' | 'ownerId'>,
+  { runSeq, nowMs }: { runSeq: number; nowMs: number },
+): Promise<boolean> {
+  const paid = await paidTimeOf(tx, instance.id);
   if (paid?.runSeq !== runSeq) return false;
-  await savePaidTime(tx, { ...paid, anchorMs: null, timeZone: '', endsAtMs: null, dueAtMs: null, runSeq: null });
+  const next = { ...paid, anchorMs: null, timeZone: '', endsAtMs: null, dueAtMs: null, runSeq: null };
+  await savePaidTime(tx, next);
+  await amortize(tx, instance, await amortizationOf(tx, instance.id), next, { nowMs });
   return true;
 }
 
@@ -185,14 +219,18 @@ async function changePrice(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
   const fromMs = priceMicros < paid.priceMicros ? (observed.ending?.byMs ?? nowMs) : nowMs;
   const difference = priceDifference(paid, priceMicros, fromMs);
   const reason = 'change of type';
-  const charged = await pay(tx, { instance, amountMicros: difference > 0n ? difference : 0n, reason, nowMs });
+  const former = await amortizationOf(tx, id);
+  const bill = { instance, reason, isAmortized: former !== undefined, nowMs };
+  const charged = await pay(tx, { ...bill, amountMicros: difference > 0n ? difference : 0n });
   if ('needMicros' in charged)
     throw noBalance(charged, {
       what: `change to ${instance.spec.type.name}`,
       purpose: CHANGE_PURPOSE,
       instead: 'change it back',
     });
-  if (difference < 0n) await refund(tx, { instance, paid, amountMicros: -difference, reason, nowMs });
+  const refunded = difference < 0n ? await refund(tx, { ...bill, paid, amountMicros: -difference }) : 0n;
+  const addedMicros = difference > 0n ? difference : -refunded;
+  await amortize(tx, instance, former, { ...paid, priceMicros }, { addedMicros, nowMs });
   await savePaidTime(tx, { ...paid, priceMicros, firstEntryId: paid.firstEntryId || charged.firstEntryId });
   const data = { price: toDollars(priceMicros), difference: toDollars(difference), fromMs };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.paidTimeChanged', subjectId: id, data });
@@ -204,7 +242,10 @@ async function endPaidTime(tx: Db, { isBilled }: Billed, { instance, paid, nowMs
   if (!isBilled || !paid.isPaid || units === 0) return;
   const amountMicros = totalMicros({ units, priceMicros: paid.priceMicros });
   const price = { priceMicros: paid.priceMicros, priceUnit: unitOf[paid.chargeMode] };
-  await refundUnits(tx, { instance, paid, amountMicros, units: price, reason: 'terminate', nowMs }, units);
+  const former = await amortizationOf(tx, instance.id);
+  const bill = { instance, paid, amountMicros, units: price, reason: 'terminate', nowMs };
+  const refunded = await refundUnits(tx, { ...bill, isAmortized: former !== undefined }, units);
+  await amortize(tx, instance, former, cutToUnitsBegun(paid, nowMs), { addedMicros: -refunded, nowMs });
 }
 
 /** Takes back the price of the time since `fromMs`, in which the run had lost a GPU. */
@@ -217,22 +258,23 @@ export async function refundPaidTime(
   if (!paid?.isPaid) return;
   const worthAt = (atMs: number): Micros => worthMicros(paid, paid.priceMicros, atMs);
   const amountMicros = worthAt(fromMs) - worthAt(nowMs);
-  await refundUnits(tx, { instance, paid, amountMicros, reason: 'GpuLost', nowMs }, 0);
+  await refundUnits(tx, { instance, paid, amountMicros, reason: 'GpuLost', isAmortized: false, nowMs }, 0);
 }
 
-async function refundUnits(tx: Db, bill: OfPaidTime & Bill, units: number): Promise<void> {
+async function refundUnits(tx: Db, bill: OfPaidTime & Bill, units: number): Promise<Micros> {
   const amountMicros = await refund(tx, bill);
-  if (amountMicros === 0n) return;
+  if (amountMicros === 0n) return 0n;
   const { instance, reason, nowMs: atMs } = bill;
   const { id: subjectId, ownerId: accountId } = instance;
   const data = { units, amount: toDollars(amountMicros), reason };
   await appendEvent(tx, { accountId, atMs, kind: 'instance.paidTimeRefunded', subjectId, data });
+  return amountMicros;
 }
 
 /** Refunds at most what was paid for this paid time. Returns the amount. */
 async function refund(
   tx: Db,
-  { instance, paid, amountMicros, reason, units, nowMs }: OfPaidTime & Bill,
+  { instance, paid, amountMicros, reason, units, isAmortized, nowMs }: OfPaidTime & Bill,
 ): Promise<Micros> {
   if (paid.firstEntryId === 0) return 0n;
   const rows = await entriesAbout(tx, instance.id, paid.firstEntryId);
@@ -268,6 +310,7 @@ async function refund(
       meter: 'compute',
       reason,
       ...(units && { ...units, priceMicros: Number(units.priceMicros) }),
+      isAmortized: encodeFlag(isAmortized),
       reversesId: refund.entryId,
     });
   await saveWallets(tx, wallets, [{ accountId, purse: refundTo(wallet.purse, grants, refunds) }]);

@@ -3,6 +3,7 @@ import { MINUTE_MS } from '../../domain/kernel/durations.ts';
 import { meters } from '../../domain/money/meter.ts';
 import { creditKinds, type CreditKind } from '../../domain/money/purse.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { statementId } from '../../domain/money/statement-id.ts';
 import { monthSpan, type TimeSpan } from '../../domain/money/usage-buckets.ts';
 import { moneyOf, type EntryRow } from '../../store/tables/ledger.ts';
 import {
@@ -36,10 +37,12 @@ interface Money {
 export type ResourceLine = ReportRow & Description;
 
 interface Totals extends TimeSpan, Money {
+  statementId: string;
   /** Nothing of the month changes any more. */
   isFinal: boolean;
   uncollectedMicros: number;
   chargesMicros: number;
+  billedMicros: number;
   meters: ReportRow[];
   /** Entries that are not metered use, oldest first. */
   entries: EntryRow[];
@@ -61,6 +64,7 @@ export interface Statements {
   whole(caller: Caller, request: StatementRequest): Promise<WholeStatement>;
 }
 
+const chargeKinds: ReadonlySet<string> = new Set(['charge', 'prepayment', 'refund']);
 const MAX_LISTED_RESOURCES = 10_000;
 const MAX_ENTRIES = 1_000;
 const LINES_AT_ONCE = 50;
@@ -109,11 +113,17 @@ export function makeStatements(deps: ReportDeps): Statements {
     const byMeter = await report(deps, accountId, [span], { by: [] });
     const entries = await otherEntries(db, accountId, span, MAX_ENTRIES + 1);
     return {
+      statementId: statementId(accountId, { month, timeZone }),
       ...span,
       ...money,
       isFinal,
       uncollectedMicros: sumOf(byMeter, 'uncollectedMicros'),
       chargesMicros: sumOf(byMeter, 'amountMicros'),
+      billedMicros: money.movements.reduce(
+        (sum, { kind, ledger, amountMicros }) =>
+          ledger === 'cash' && chargeKinds.has(kind) ? sum - amountMicros : sum,
+        0,
+      ),
       meters: meters.flatMap((meter) => byMeter.filter((row) => row.meter === meter)),
       entries: entries.slice(0, MAX_ENTRIES),
       hasMoreEntries: entries.length > MAX_ENTRIES,

@@ -75,6 +75,11 @@ export function unitsNotBegun(paid: PaidTime, nowMs: number): number {
   return paid.units - begun;
 }
 
+export function cutToUnitsBegun(paid: PaidTime, nowMs: number): PaidTime {
+  const units = paid.units - unitsNotBegun(paid, nowMs);
+  return isBegun(paid) ? withEnd({ ...paid, units }) : { ...paid, units };
+}
+
 /** Worth of the time that is left, at a price for a unit. */
 export function worthMicros(paid: PaidTime, priceMicros: Micros, nowMs: number): Micros {
   if (!isBegun(paid)) return BigInt(paid.units) * priceMicros;

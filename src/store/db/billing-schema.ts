@@ -59,6 +59,22 @@ export interface EntryTable {
   priceUnit: Generated<string | null>;
   /** The entry that a reversal or refund takes back. */
   reversesId: number | null;
+  isAmortized: Generated<Flag>;
+}
+
+/** An even use of an amount paid ahead. A change ends the row, and another has the rest. */
+export interface AmortizationTable {
+  id: Generated<number>;
+  accountId: string;
+  subjectId: string;
+  amountMicros: number;
+  priceMicros: number;
+  priceUnit: string;
+  /** Null until the time begins, with `untilMs` and `endMs`. */
+  fromMs: number | null;
+  untilMs: number | null;
+  /** When the row ended: `untilMs`, or a change before it. */
+  endMs: number | null;
 }
 
 /** Names of deleted accounts, whose entries stay. */
@@ -166,6 +182,7 @@ export interface BillingSchema {
   paidTime: PaidTimeTable;
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
+  amortization: AmortizationTable;
   creditGrant: CreditGrantTable;
   priceChange: PriceChangeTable;
 }

@@ -10,6 +10,7 @@ export type RowsEnd = 'living' | 'expires' | 'books';
 
 export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   account: 'living',
+  amortization: 'books',
   apiKey: 'living',
   audit: 'expires',
   auditPending: 'expires',

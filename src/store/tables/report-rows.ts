@@ -10,6 +10,7 @@ import { oneOf } from '../db/columns.ts';
 import { isSqlite } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
 import type { EntryRow } from './ledger.ts';
+import type { PeriodRow } from './usage-periods.ts';
 
 /** Columns of periods by which rows may be grouped, besides the meter. */
 export type Fact = 'subjectId' | 'typeId' | 'labels' | 'priceMicros';
@@ -276,6 +277,29 @@ export async function chargesAfter(
     .limit(limit)
     .execute();
 }
+
+/** Period of a resource at a time, or else the first. */
+export async function periodAt(db: Db, subjectId: string, atMs: number): Promise<PeriodRow | undefined> {
+  const ofSubject = db.selectFrom('usagePeriod').selectAll().where('subjectId', '=', subjectId).limit(1);
+  const current = await ofSubject.where('openedAtMs', '<=', atMs).orderBy('id', 'desc').executeTakeFirst();
+  return current ?? (await ofSubject.orderBy('id').executeTakeFirst());
+}
+
+/** Later periods that begin before a time, by id. */
+export const periodsAfter = (
+  db: Db,
+  subjectId: string,
+  { after, untilMs, limit }: { after: number; untilMs: number; limit: number },
+): Promise<PeriodRow[]> =>
+  db
+    .selectFrom('usagePeriod')
+    .selectAll()
+    .where('subjectId', '=', subjectId)
+    .where('id', '>', after)
+    .where('openedAtMs', '<', untilMs)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
 
 /** Accounts with entries after `after`, by id, deleted ones too, with their names. */
 export async function accountsInBooks(

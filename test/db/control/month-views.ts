@@ -5,6 +5,7 @@ import type { ReportRow } from '../../../src/control/money/report.ts';
 import { priceUnitMs } from '../../../src/domain/money/meter.ts';
 import { monthSpan, type TimeSpan } from '../../../src/domain/money/usage-buckets.ts';
 import { focusCsv } from '../../../src/edge/http/money/focus-csv.ts';
+import { csvRows } from '../../fixtures/csv-rows.ts';
 import { statementCsv, statementPage } from '../../../src/edge/http/money/statement-files.ts';
 import type { World } from '../../fixtures/control.ts';
 
@@ -55,10 +56,37 @@ function expectPriced(rows: readonly ReportRow[]): void {
   }
 }
 
+const focusNames = [
+  'ChargeCategory',
+  'ChargeClass',
+  'ChargePeriodStart',
+  'ChargePeriodEnd',
+  'InvoiceId',
+  'ResourceId',
+  'ResourceName',
+  'BilledCost',
+  'EffectiveCost',
+  'ListCost',
+  'ListUnitPrice',
+  'PricingQuantity',
+  'PricingUnit',
+  'PricingCategory',
+  'SkuId',
+  'ServiceSubcategory',
+  'Tags',
+  'x_PaidFrom',
+  'x_EntryId',
+] as const;
+export type FocusRow = Record<(typeof focusNames)[number], string>;
+
+export async function focusRows({ running }: World, caller: Caller, asked: Omit<Asked, 'hours'>): Promise<FocusRow[]> {
+  return csvRows(await joined(focusCsv(await running.control.chargeExports.own(caller, asked))), focusNames);
+}
+
 /** Quantity × price is the amount in each view, and all views have the same sum. */
 export async function expectViewsAgree(world: World, caller: Caller, asked: Asked): Promise<void> {
-  const { statements, chargeExports } = world.running.control;
-  const { chargesMicros, resources, meters } = await statements.page(caller, asked, pager);
+  const { statements } = world.running.control;
+  const { chargesMicros, billedMicros, resources, meters } = await statements.page(caller, asked, pager);
   const sumOf = (rows: readonly { amountMicros: number }[]) => rows.reduce((sum, one) => sum + one.amountMicros, 0);
   expectPriced(resources);
   expect([sumOf(resources), sumOf(meters)]).toEqual([chargesMicros, chargesMicros]);
@@ -68,17 +96,16 @@ export async function expectViewsAgree(world: World, caller: Caller, asked: Aske
       expectPriced(rows);
       expect([by, groupBy, sumOf(rows)]).toEqual([by, groupBy, chargesMicros]);
     }
-  const [head = '', ...lines] = (await joined(focusCsv(await chargeExports.own(caller, asked))))
-    .trimEnd()
-    .split('\r\n');
-  const at = (name: string) => head.split(',').indexOf(name);
-  const cells = lines.map((line) => line.replaceAll(/"(?:[^"]|"")*"/g, '').split(','));
-  const column = (name: string) => cells.map((row) => Number(row[at(name)] || NaN));
-  const [costs, prices, quantities] = ['ListCost', 'ListUnitPrice', 'PricingQuantity'].map(column);
-  for (const [row, cost] of (costs ?? []).entries()) {
-    const product = (prices?.[row] ?? NaN) * (quantities?.[row] ?? NaN);
-    if (!Number.isNaN(product)) expect(product).toBeCloseTo(cost, 9);
-  }
-  // Not -0, the sum of a charge and its refund.
-  expect(0 + Math.round((costs ?? []).reduce((sum, cost) => sum + cost, 0) * 1e6)).toBe(chargesMicros);
+  const rows = await focusRows(world, caller, asked);
+  for (const { ListUnitPrice, PricingQuantity, ListCost } of rows)
+    if (PricingQuantity !== '')
+      expect(Number(ListUnitPrice) * Number(PricingQuantity)).toBeCloseTo(Number(ListCost), 9);
+  const costOf = (cost: 'ListCost' | 'BilledCost', of: readonly FocusRow[]): number =>
+    // Not -0, the sum of a charge and its refund.
+    0 + Math.round(of.reduce((sum, row) => sum + Number(row[cost]), 0) * 1e6);
+  const charges = rows.filter(
+    ({ ChargeCategory, x_PaidFrom }) => /Usage|Purchase/.test(ChargeCategory) && x_PaidFrom !== 'paidAhead',
+  );
+  expect(costOf('ListCost', charges)).toBe(chargesMicros);
+  expect(costOf('BilledCost', rows)).toBe(billedMicros);
 }

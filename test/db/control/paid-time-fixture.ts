@@ -7,7 +7,7 @@ import type { InstanceType } from '../../../src/domain/regions/catalog.ts';
 import { paidTimeOf } from '../../../src/store/tables/paid-times.ts';
 import { replaceTypes } from '../../fixtures/catalog.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
-import type { Open } from '../../fixtures/store.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { settled } from './consistency.ts';
 
 export const ZONE = 'Europe/Berlin';
@@ -22,7 +22,7 @@ export const prices = {
 };
 const dearer = { ...prices, perHour: 300_000n, perDay: 5_000_000n, perWeek: 30_000_000n, perMonth: 90_000_000n };
 
-export async function openPaidWorld(open: Open, options: WorldOptions = {}) {
+export async function openPaidWorld(open: () => Promise<Store>, options: WorldOptions = {}) {
   const clock = { aheadMs: 0 };
   const every = (ms: number, fn: () => void) => realTime.every(ms / TASKS_FASTER, fn);
   const world = await makeWorld(await open(), { clock, time: { every }, ...options });

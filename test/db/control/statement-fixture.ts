@@ -179,6 +179,6 @@ export async function booksOf(store: Store) {
   return {
     statements: makeStatements({ store, time }),
     usage: makeUsage({ store, time }),
-    exports: makeChargeExports({ store }),
+    exports: makeChargeExports({ store, time }),
   };
 }

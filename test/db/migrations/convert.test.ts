@@ -107,7 +107,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     const later = migrations.slice(1).map(() => 'the database was migrated');
     expect(await convert(database)).toEqual(['the database is converted', ...later]);
     const { migration, dueAct, quarantine, regionUse, gpuUse, region = [], ...others } = await rowsOf(database);
-    const { totp, recoveryCode, passkey, account = [], session = [], ...kept } = others;
+    const { totp, recoveryCode, passkey, amortization, account = [], session = [], entry = [], ...kept } = others;
     const changed = new Set([
       'stopDueAtMs',
       'tideRegionId',
@@ -117,17 +117,23 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'reservePerGpu',
       'secondFactors',
       'secondFactor',
+      'isAmortized',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
-    const widened = { region: region.map(without), account: account.map(without), session: session.map(without) };
+    const widened = {
+      region: region.map(without),
+      account: account.map(without),
+      session: session.map(without),
+      entry: entry.map(without),
+    };
     expect({ ...kept, ...widened }).toEqual({
       ...rows,
       instance: rows['instance']?.map(without),
       region: rows['region']?.map(without),
     });
     expect(dueAct).not.toEqual([]);
-    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey]).toEqual([[], [], [], [], [], []]);
+    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey, amortization]).toEqual(Array(7).fill([]));
     expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();

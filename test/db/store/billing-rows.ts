@@ -92,6 +92,18 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     priceUnit: 'day',
     byAccountId: '',
     reversesId: null,
+    isAmortized: 1,
+  },
+  amortization: {
+    id: 1,
+    accountId: 'ann',
+    subjectId: 'x',
+    amountMicros: BIG,
+    priceMicros: BIG,
+    priceUnit: 'day',
+    fromMs: BIG,
+    untilMs: BIG,
+    endMs: null,
   },
   creditGrant: {
     id: 'g',

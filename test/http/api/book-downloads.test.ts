@@ -118,10 +118,13 @@ test('the page to print has no script, and escapes what users wrote', async () =
   expect(answer.text.trimEnd().endsWith('</html>')).toBe(true);
 });
 
-test('FOCUS rows have the columns of version 1.2; cash is billed, the rest is listed', async () => {
+test('FOCUS rows have the columns of version 1.2; a voucher takes what it paid off the bill', async () => {
   const { text } = await get('/billing/focus.csv', ann);
   expect(text.split('\r\n')[0]).toBe(focusColumns.join(','));
   const rows = cellsOf(text);
+  const { statementId, billed } = await ann.client.statement({ month });
+  expect(new Set(rows.map(({ InvoiceId }) => InvoiceId))).toEqual(new Set([statementId]));
+  expect(rows.reduce((sum, { BilledCost }) => sum + Number(BilledCost), 0)).toBeCloseTo(billed, 9);
   expect(rows).toMatchObject([
     {
       BilledCost: '0.015',
@@ -135,7 +138,14 @@ test('FOCUS rows have the columns of version 1.2; cash is billed, the rest is li
       x_PaidFrom: 'cash',
       BillingPeriodStart: `${month}-01T00:00:00Z`,
     },
-    { BilledCost: '0', ListCost: '0.005', PricingQuantity: '0.0625', x_PaidFrom: 'voucher' },
+    { BilledCost: '0.005', ListCost: '0.005', PricingQuantity: '0.0625', x_PaidFrom: 'voucher' },
+    {
+      ChargeCategory: 'Credit',
+      BilledCost: '-0.005',
+      EffectiveCost: '-0.005',
+      PricingQuantity: '',
+      x_PaidFrom: 'voucher',
+    },
   ]);
 });
 
@@ -147,7 +157,7 @@ test('another account has none of it; administrators have the charges of all acc
   const refused = await get('/admin/billing/focus.csv', mallory);
   expect(refused.status).toBe(403);
   const all = cellsOf((await get('/admin/billing/focus.csv', api.admin)).text);
-  expect(all.map(({ BillingAccountName }) => BillingAccountName)).toEqual([ann.username, ann.username]);
+  expect(all.map(({ BillingAccountName }) => BillingAccountName)).toEqual(Array(3).fill(ann.username));
 });
 
 test.each([

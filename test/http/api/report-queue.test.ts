@@ -61,7 +61,16 @@ test('reads the parts of downloads in turn, and counts a download until its end'
     reading -= 1;
   }
   const api = await startEdge(
-    fakeControl({ chargeExports: { own: async () => ({ span: { fromMs: 0, untilMs: 1 }, pages: pages() }) } }),
+    fakeControl({
+      chargeExports: {
+        own: async () => ({
+          month: '2026-11',
+          timeZone: 'UTC',
+          span: { fromMs: 0, untilMs: 1 },
+          pages: pages(),
+        }),
+      },
+    }),
   );
   onTestFinished(async () => {
     first.resolve();

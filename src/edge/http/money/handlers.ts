@@ -140,6 +140,7 @@ export const moneyHandlers = ({ books, usage, gpuUse, statements, credits, budge
       const page = await statements.page(caller, request, pager);
       return {
         ...request,
+        statementId: page.statementId,
         fromUnixMs: page.fromMs,
         untilUnixMs: page.untilMs,
         final: page.isFinal,
@@ -155,6 +156,7 @@ export const moneyHandlers = ({ books, usage, gpuUse, statements, credits, budge
         })),
         charges: toDollars(page.chargesMicros),
         uncollected: toDollars(page.uncollectedMicros),
+        billed: toDollars(page.billedMicros),
         meters: page.meters.map(({ meter, periods, ms, amountMicros }) => ({
           meter,
           periods,

@@ -171,7 +171,7 @@ export async function* statementPage(statement: WholeStatement, username: string
 <title>Statement ${escaped(month)} · Berth</title>
 <style>${STYLE}</style>
 <h1>Statement ${escaped(month)}</h1>
-<p>Account ${escaped(username)}. Time zone ${escaped(timeZone)}: from ${utc(statement.fromMs)} to ${utc(statement.untilMs)}. Charges: ${money(statement.chargesMicros)} USD. ${statement.isFinal ? 'This statement is final.' : 'Not all charges of the month are booked.'}</p>
+<p>Account ${escaped(username)}. Statement ${escaped(statement.statementId)}. Time zone ${escaped(timeZone)}: from ${utc(statement.fromMs)} to ${utc(statement.untilMs)}. Charges: ${money(statement.chargesMicros)} USD. ${statement.isFinal ? 'This statement is final.' : 'Not all charges of the month are booked.'}</p>
 `;
   yield table(
     'Balances',

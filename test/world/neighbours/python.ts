@@ -1,0 +1,56 @@
+/** A virtual environment with packages of PyPI, for one test file. */
+import { execFile } from 'node:child_process';
+import { glob, mkdtemp, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { findProgram } from '../../../scripts/lib/run.mjs';
+import { bringsProgram } from '../../fixtures/programs.ts';
+
+const run = promisify(execFile);
+const NAMES = ['python3', 'python3.14', 'python3.13', 'python3.12'];
+
+/** Those of the path, and of pyenv, whose programs in the path run one version alone. */
+async function* pythons(): AsyncGenerator<string> {
+  for (const name of NAMES) {
+    bringsProgram(name);
+    yield findProgram(name) ?? '';
+  }
+  yield* glob(path.join(process.env['PYENV_ROOT'] ?? path.join(os.homedir(), '.pyenv'), 'versions/3.*/bin/python3'));
+}
+
+/** Null without a Python of this version or later. */
+export async function findPython(minor: number): Promise<string | null> {
+  const isRecent = ['-c', `import sys; sys.exit(sys.version_info < (3, ${minor}))`];
+  for await (const file of pythons()) {
+    const tried = file === '' ? null : await run(file, isRecent).catch(() => null);
+    if (tried) return file;
+  }
+  return null;
+}
+
+export interface Python {
+  /** Runs a program of the environment; an exit code that is not 0 rejects. */
+  run(program: string, args: readonly string[], options?: { cwd?: string }): Promise<string>;
+  folder: string;
+  remove(): Promise<void>;
+}
+
+export async function openPython(python: string, packages: readonly string[]): Promise<Python> {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'berth-python-'));
+  const bin = (name: string): string => path.join(folder, 'venv/bin', name);
+  const remove = () => rm(folder, { recursive: true, force: true });
+  try {
+    await run(python, ['-m', 'venv', path.join(folder, 'venv')]);
+    await run(bin('pip'), ['install', '--quiet', '--disable-pip-version-check', ...packages]);
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  const most = { maxBuffer: 64 * 1024 * 1024 };
+  return {
+    folder,
+    remove,
+    run: async (program, args, options = {}) => (await run(bin(program), args, { ...most, ...options })).stdout,
+  };
+}
