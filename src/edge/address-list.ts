@@ -1,4 +1,5 @@
-/** Addresses of sockets and of `X-Forwarded-For`, and lists of IP addresses and CIDR ranges. */
+/** Addresses of sockets and of forwarding headers, and lists of IP addresses and CIDR ranges. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
 import { isInRanges } from '../domain/access/address-range.ts';
 
@@ -30,4 +31,37 @@ function addressOfHop(hop: string): string {
   const [, bracketed, plain] = WITH_PORT.exec(text) ?? [];
   const address = withoutMapping(bracketed ?? plain ?? text);
   return isIP(address) === 0 ? '' : address.toLowerCase();
+}
+
+const PAIR = /[ \t]*([!#$%&'*+.^`|~\w-]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,"\s]*))[ \t]*([;,]|$)/y;
+const LISTED = { for: 'x-forwarded-for', proto: 'x-forwarded-proto', host: 'x-forwarded-host' } as const;
+
+type Listed = (typeof LISTED)[keyof typeof LISTED];
+
+/** `Forwarded` (RFC 7239) as the `X-Forwarded-*` headers; null if malformed. */
+export function listsOfForwarded(header: string): Partial<Record<Listed, string>> | null {
+  const lists: Partial<Record<Listed, string[]>> = {};
+  let hop: Partial<Record<string, string>> = {};
+  PAIR.lastIndex = 0;
+  for (;;) {
+    const [, name = '', quoted, token = '', separator] = PAIR.exec(header) ?? [];
+    if (separator === undefined) return null;
+    hop[name.toLowerCase()] ??= quoted?.replaceAll(/\\(.)/g, '$1') ?? token;
+    if (separator === ';') continue;
+    const { for: address = 'unknown' } = hop;
+    for (const [member, list] of Object.entries({ ...hop, for: address }))
+      if (isListed(member) && list !== undefined) (lists[LISTED[member]] ??= []).push(list.replaceAll(',', ' '));
+    if (separator === '') break;
+    hop = {};
+  }
+  return Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, list.join(', ')]));
+}
+
+const isListed = (name: string): name is keyof typeof LISTED => Object.hasOwn(LISTED, name);
+
+/** Takes `Forwarded` where the proxy sends no `X-Forwarded-*`: the client's own would pass else. */
+export function takeForwarded(headers: IncomingHttpHeaders): void {
+  const { forwarded } = headers;
+  if (forwarded === undefined || Object.values(LISTED).some((name) => headers[name] !== undefined)) return;
+  Object.assign(headers, listsOfForwarded(forwarded));
 }

@@ -1,3 +1,5 @@
+import { listsOfForwarded } from '../address-list.ts';
+
 /** Headers of one connection (RFC 9110 §7.6.1), and old variants. */
 export const HOP_BY_HOP: readonly string[] = [
   'connection',
@@ -51,6 +53,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   const head = new Head(raw);
   let host: string | null = null;
   let encoding: string | null = null;
+  let forwarded: string | null = null;
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = (raw[at] ?? '').toLowerCase();
     const value = raw[at + 1] ?? '';
@@ -80,6 +83,9 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
         break;
       case 'x-forwarded-host':
         head.forwardedHost ??= value;
+        break;
+      case 'forwarded':
+        forwarded = forwarded === null ? value : `${forwarded}, ${value}`;
         break;
       case 'referer':
         head.referer ??= value;
@@ -134,6 +140,12 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   if (host === null && httpVersion === '1.1') return 'the Host header is missing: send it once';
   head.host = host ?? '';
   head.chunked = encoding !== null;
+  if (forwarded !== null && (head.forwardedFor ?? head.forwardedProto ?? head.forwardedHost) === null) {
+    const lists = listsOfForwarded(forwarded);
+    head.forwardedFor = lists?.['x-forwarded-for'] ?? null;
+    head.forwardedProto = lists?.['x-forwarded-proto'] ?? null;
+    head.forwardedHost = lists?.['x-forwarded-host'] ?? null;
+  }
   return refusalReason(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
 }
 

@@ -12,7 +12,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
-import { forwardedHops, makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
+import { forwardedHops, makeAddressMatcher, takeForwarded, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
@@ -198,6 +198,7 @@ function makeServer(
       return server;
     },
     genReqId({ headers }) {
+      takeForwarded(headers);
       if (headers[FORWARDED_FOR] !== undefined)
         headers[FORWARDED_FOR] = forwardedHops(String(headers[FORWARDED_FOR])).join(', ');
       return requestId(headers['x-request-id']);

@@ -30,10 +30,10 @@ test('a key is refused from other addresses than its own, as a trusted proxy tel
   onTestFinished(() => behind.stop().then(() => api.stop()));
   const addresses = ['192.0.2.0/24', '2001:db8::/32'];
   const { key } = await api.admin.client.createApiKey({ name: 'office', addresses });
-  const info = async (at: Pick<typeof api, 'post'>, forwardedFor?: string): Promise<number> => {
-    const headers = { 'x-api-key': key.fullKey, ...(forwardedFor ? { 'x-forwarded-for': forwardedFor } : {}) };
-    return (await at.post('/user/info', {}, { headers })).status;
-  };
+  const infoWith = async (at: Pick<typeof api, 'post'>, sent: Record<string, string>): Promise<number> =>
+    (await at.post('/user/info', {}, { headers: { 'x-api-key': key.fullKey, ...sent } })).status;
+  const info = (at: Pick<typeof api, 'post'>, forwardedFor?: string): Promise<number> =>
+    infoWith(at, forwardedFor ? { 'x-forwarded-for': forwardedFor } : {});
   expect(await info(behind, '192.0.2.9')).toBe(200);
   expect(await info(behind, '2001:db8::9')).toBe(200);
   for (const spelled of ['192.0.2.9:54321', '"192.0.2.9:1"', '[2001:db8::9]:443', 'unknown, 192.0.2.9:2'])
@@ -42,6 +42,10 @@ test('a key is refused from other addresses than its own, as a trusted proxy tel
   expect(await info(behind, '192.0.2.9, 203.0.113.5')).toBe(403);
   expect(await info(behind)).toBe(403);
   expect(await info(api, '192.0.2.9')).toBe(403);
+  expect(await infoWith(behind, { forwarded: 'for="[2001:db8::9]:443";proto=https' })).toBe(200);
+  expect(await infoWith(behind, { forwarded: 'for=192.0.2.9, for=203.0.113.5' })).toBe(403);
+  expect(await infoWith(behind, { forwarded: 'for=192.0.2.9', 'x-forwarded-for': '203.0.113.5' })).toBe(403);
+  expect(await infoWith(api, { forwarded: 'for=192.0.2.9' })).toBe(403);
   const reply = await api.send('/api/events', { headers: { 'x-api-key': key.fullKey } });
   expect(reply).toMatchObject({ status: 403, text: expect.stringContaining('from the address 127.0.0.1: use it') });
 });

@@ -71,6 +71,22 @@ describe('requests and responses are forwarded', () => {
     });
   });
 
+  test('uses Forwarded of a trusted proxy, unless it sends X-Forwarded headers as well', async () => {
+    const inside = await serve(echoHead);
+    const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const forwarded = 'for="[2001:db8::7]:4711";proto=https;host=gateway.example';
+    const seen = seenBy(await ask(harness, `/forward/${A}/80/`, { headers: { Forwarded: forwarded } }));
+    expect(seen.headers).toMatchObject({
+      'x-forwarded-for': '[2001:db8::7]:4711, 127.0.0.1',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-host': 'gateway.example',
+    });
+    const both = { Forwarded: forwarded, 'X-Forwarded-For': '6.6.6.6' };
+    const own = seenBy(await ask(harness, `/forward/${A}/80/`, { headers: both }));
+    expect(own.headers).toMatchObject({ 'x-forwarded-for': '6.6.6.6, 127.0.0.1', 'x-forwarded-proto': 'http' });
+  });
+
   test('forwards all lines of a trusted proxy’s header in order', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustedProxies: ['127.0.0.0/8'] });

@@ -1,6 +1,12 @@
 /** Trusted proxies: addresses of sockets and of `X-Forwarded-For` in any spelling. */
 import { expect, test } from 'vitest';
-import { forwardedHops, makeAddressMatcher, withoutMapping } from '../../../src/edge/address-list.ts';
+import {
+  forwardedHops,
+  listsOfForwarded,
+  makeAddressMatcher,
+  takeForwarded,
+  withoutMapping,
+} from '../../../src/edge/address-list.ts';
 
 test.each(['::/0', '::/1', '::/3', '::/80', '::ffff:0:0/95', '::fffe:0:0/95'])(
   'the IPv6 range %s matches no IPv4 address',
@@ -52,4 +58,40 @@ test.each([
   [`${'10.0.0.1,'.repeat(2_000)}203.0.113.7`, [...Array.from({ length: 31 }, () => '10.0.0.1'), '203.0.113.7']],
 ])('the hops of "%s" are addresses alone', (list, hops) => {
   expect(forwardedHops(list)).toEqual(hops);
+});
+
+test.each([
+  ['for=203.0.113.7', { 'x-forwarded-for': '203.0.113.7' }],
+  ['For="[2001:db8::7]:4711"', { 'x-forwarded-for': '[2001:db8::7]:4711' }],
+  [
+    'for=203.0.113.7;proto=https;host=berth.example.org;by=10.0.0.1, for=10.0.0.2',
+    {
+      'x-forwarded-for': '203.0.113.7, 10.0.0.2',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-host': 'berth.example.org',
+    },
+  ],
+  ['for=unknown, for=_hidden', { 'x-forwarded-for': 'unknown, _hidden' }],
+  ['proto=https', { 'x-forwarded-for': 'unknown', 'x-forwarded-proto': 'https' }],
+  ['for="198.51.100.1, 203.0.113.7"', { 'x-forwarded-for': '198.51.100.1  203.0.113.7' }],
+  ['for="a\\"b" ; proto=http', { 'x-forwarded-for': 'a"b', 'x-forwarded-proto': 'http' }],
+  ['for=203.0.113.7;for=198.51.100.1', { 'x-forwarded-for': '203.0.113.7' }],
+  ['for="203.0.113.7', null],
+  ['203.0.113.7', null],
+  ['for=a b', null],
+  ['', null],
+])('reads %s as the lists of X-Forwarded', (header, lists) => {
+  expect(listsOfForwarded(header)).toEqual(lists);
+});
+
+test('takes Forwarded only where no X-Forwarded header came with it', () => {
+  const taken = (headers: Record<string, string>) => {
+    takeForwarded(headers);
+    return headers;
+  };
+  const forwarded = 'for=203.0.113.7;proto=https';
+  expect(taken({ forwarded })).toEqual({ forwarded, 'x-forwarded-for': '203.0.113.7', 'x-forwarded-proto': 'https' });
+  for (const name of ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'])
+    expect(taken({ forwarded, [name]: 'x' })).toEqual({ forwarded, [name]: 'x' });
+  expect(taken({ forwarded: 'for=' + '"\\'.repeat(8_000) })).not.toHaveProperty('x-forwarded-for');
 });
