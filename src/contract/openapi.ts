@@ -157,6 +157,10 @@ const parameterComponents: JsonObject = {
 
 const headerComponents: JsonObject = {
   ErrorCode: { description: 'Error code', schema: { type: 'string', enum: [...errorCodes] } },
+  ErrorHint: {
+    description: 'What would work, where the message is fixed: a type mismatch',
+    schema: { type: 'string', maxLength: 100 },
+  },
   RequestId: {
     description: 'The `X-Request-Id` of the request, or a new ID',
     schema: { type: 'string', maxLength: 100 },
@@ -404,6 +408,7 @@ function responseComponents(errorKinds: ErrorKinds): JsonObject {
       description: codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; '),
       headers: {
         'X-Error-Code': ref('headers', 'ErrorCode'),
+        ...(codes.includes('field_type') ? { 'X-Error-Hint': ref('headers', 'ErrorHint') } : {}),
         ...headers('X-Request-Id'),
         ...(status === 429 || status === 503 ? { 'Retry-After': ref('headers', 'RetryAfter') } : {}),
         ...(status === 403 ? secondFactorHeader : {}),

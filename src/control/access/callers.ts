@@ -15,7 +15,6 @@ import type { KeyLimits } from '../../domain/access/api-key.ts';
 import type { Log, Caller, Credential, Idempotency, WriteDeps, Time } from '../kernel/ports.ts';
 
 const MAX_CACHED = 10_000;
-export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
 export const notLoggedIn = (): Refusal =>

@@ -1,10 +1,10 @@
 /** API keys, of which only hashes are stored, and public ssh keys of an account. */
-import { whyBeyond } from '../../domain/access/api-key.ts';
+import { API_KEY_PREFIX, whyBeyond } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteKey, insertApiKey, insertSshKey, keyRowsOf } from '../../store/tables/keys.ts';
 import { parseKeyAddresses, parseKeyScopes } from '../../store/tables/json-schemas.ts';
-import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
+import { writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
 import type { Access } from './types.ts';

@@ -5,6 +5,10 @@ import type { Scope, Subject } from './scopes.ts';
 export const apiKeyStates = ['active', 'expired'] as const;
 export type ApiKeyState = (typeof apiKeyStates)[number];
 
+export const API_KEY_PREFIX = 'berth_';
+
+export const isApiKey = (text: string): boolean => text.startsWith(API_KEY_PREFIX);
+
 export interface KeyLimits {
   expiresAtMs: number | null;
   /** Addresses and CIDR ranges of the clients that may use the key. */

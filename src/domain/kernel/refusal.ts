@@ -35,6 +35,8 @@ export class Refusal extends Error {
   readonly detail: unknown;
   /** Absent when waiting does not help. */
   readonly retryAfterS: number | undefined;
+  /** Remedy in ASCII, where the interface fixes the message. */
+  readonly hint: string | undefined;
   /** Stored row, for a stale version. */
   readonly current: object | undefined;
   readonly secondFactor: SecondFactorHint | undefined;
@@ -42,12 +44,19 @@ export class Refusal extends Error {
   constructor(
     code: RefusalCode,
     message: string,
-    options: { detail?: unknown; retryAfterS?: number; current?: object; secondFactor?: SecondFactorHint } = {},
+    options: {
+      detail?: unknown;
+      retryAfterS?: number;
+      hint?: string;
+      current?: object;
+      secondFactor?: SecondFactorHint;
+    } = {},
   ) {
     super(message);
     this.code = code;
     this.detail = options.detail;
     this.retryAfterS = options.retryAfterS;
+    this.hint = options.hint;
     this.current = options.current;
     this.secondFactor = options.secondFactor;
   }

@@ -1,7 +1,6 @@
 import type { Credential } from '../../control/index.ts';
+import { isApiKey } from '../../domain/access/api-key.ts';
 import type { Head } from './head.ts';
-
-const API_KEY_PREFIX = 'berth_';
 
 /** Bounds what a long connection retains; longer values are never Berth's. */
 const MAX_CACHED_LENGTH = 4_096;
@@ -45,7 +44,7 @@ function presentedCredential(authorization: string | null, apiKey: string | null
 
 /** OpenAI-style programs send API keys as bearer. */
 const credentialOf = (bearer: string): Credential =>
-  bearer.startsWith(API_KEY_PREFIX) ? { kind: 'apiKey', key: bearer } : { kind: 'token', token: bearer };
+  isApiKey(bearer) ? { kind: 'apiKey', key: bearer } : { kind: 'token', token: bearer };
 
 function bearerOf(authorization: string): string | null {
   if (authorization.length < 8 || authorization.slice(0, 7).toLowerCase() !== 'bearer ') return null;
@@ -68,7 +67,7 @@ export function holdsOurs(value: string, issuer: string): boolean {
 const WORD_ENDS = /[\s,;:"'=]+/;
 
 function isOurs(word: string, issuer: string): boolean {
-  if (word.startsWith(API_KEY_PREFIX)) return true;
+  if (isApiKey(word)) return true;
   const first = word.indexOf('.');
   if (first < 1) return false;
   const second = word.indexOf('.', first + 1);

@@ -4,7 +4,7 @@
  * Mounts the route table on fastify. Authorization precedes the body, then come JSON parsing,
  * validation, idempotency and the handler. Each error ends in `refusal-reply.ts`.
  */
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
 import { countingRows } from '../../async/rows-read.ts';
@@ -38,6 +38,7 @@ import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
 import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
+import { plainAddress } from './request-path.ts';
 import { mountRegisterPage } from './access/register-page.ts';
 import { mountSpaceGuard } from './space-guard.ts';
 import { mountServerPages } from './server-pages.ts';
@@ -82,6 +83,8 @@ export interface ApiOptions {
   gatewayOrigin: string;
   /** Parent domain of the hosts of ports. Default: none. */
   portDomain?: string | null;
+  /** Path of the API's URL before `/api` and the pages; empty: none. */
+  prefix?: string;
   /** Absent: plain HTTP. */
   tls?: Certificates;
   secureCookies: boolean;
@@ -174,7 +177,7 @@ interface Clients {
 }
 
 function makeServer(
-  { tls, log, strictTransport = false }: ApiOptions,
+  { tls, log, strictTransport = false, prefix = '' }: ApiOptions,
   { connectionLimit, rates, isProxy }: Clients,
 ): FastifyInstance {
   const requestId = makeRequestIds();
@@ -186,7 +189,7 @@ function makeServer(
     requestTimeout: NO_LIMIT_MS,
     requireHostHeader: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    shouldUpgradeCallback: isSocketRequest,
+    shouldUpgradeCallback: (request: IncomingMessage) => isSocketRequest(request, prefix),
   };
   const app = fastify({
     bodyLimit: MAX_BODY_BYTES,
@@ -200,6 +203,7 @@ function makeServer(
     genReqId({ headers }) {
       takeForwarded(headers);
       if (headers[FORWARDED_FOR] !== undefined)
+    rewriteUrl: ({ url = '' }) => plainAddress(url, prefix),
         headers[FORWARDED_FOR] = forwardedHops(String(headers[FORWARDED_FOR])).join(', ');
       return requestId(headers['x-request-id']);
     },

@@ -35,6 +35,7 @@ const ANSWER_HEADERS = [
   'RateLimit-Policy',
   'Retry-After',
   'X-Error-Code',
+  'X-Error-Hint',
   IGNORED_HEADER,
   'X-Request-Id',
   OPERATION_HEADER,

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { Credential } from '../../control/index.ts';
+import { isApiKey } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 
 const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
@@ -19,10 +20,19 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
     const token = /^Bearer +([^ ]+) *$/i.exec(authorization)?.[1];
     if (token === undefined)
       throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (the Authorization header is not "Bearer <token>")`);
-    return { credential: { kind: 'token', token }, byCookie: false };
+    const credential: Credential = isApiKey(token) ? { kind: 'apiKey', key: token } : { kind: 'token', token };
+    return { credential, byCookie: false };
   }
   const key = headers['x-api-key'];
-  if (key !== undefined) return { credential: { kind: 'apiKey', key: String(key).trim() }, byCookie: false };
+  if (key !== undefined) {
+    const given = String(key).trim();
+    if (/^ey[\w-]*\.[\w-]+\.[\w-]+$/.test(given))
+      throw new Refusal(
+        'not_logged_in',
+        `${NOT_LOGGED_IN} (X-API-Key holds an access token: send it as "Authorization: Bearer <token>")`,
+      );
+    return { credential: { kind: 'apiKey', key: given }, byCookie: false };
+  }
   const token = headers.cookie === undefined ? undefined : cookieOf(headers.cookie, ACCESS_COOKIE);
   if (token === undefined || token === '') throw new Refusal('not_logged_in', NOT_LOGGED_IN);
   return { credential: { kind: 'token', token }, byCookie: true };

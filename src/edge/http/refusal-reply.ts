@@ -70,6 +70,7 @@ export function answerError(
   reply.header('x-request-id', request.id).header('cache-control', 'no-store');
   if (refusal?.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(refusal.retryAfterS)));
   if (refusal?.secondFactor !== undefined) reply.header(SECOND_FACTOR_HEADER, refusal.secondFactor);
+  if (refusal?.hint !== undefined) reply.header('x-error-hint', refusal.hint);
   if (code === 'not_logged_in') reply.header('www-authenticate', 'Bearer realm="berth"');
   reply.send(body);
 }

@@ -18,6 +18,7 @@ import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-co
 import { rowOptions, type StreamParts } from './mount.ts';
 import { queryOf } from './request.ts';
 import { pathOf } from './refusal-reply.ts';
+import { plainAddress } from './request-path.ts';
 import { makeValidate } from './validate.ts';
 
 const PATHS: ReadonlySet<string> = new Set(
@@ -29,10 +30,10 @@ const KEY = /^[+/0-9A-Za-z]{22}==$/;
 const STOP_MS = 1_000;
 
 /** `shouldUpgradeCallback` of the HTTP server. */
-export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage): boolean =>
+export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage, prefix: string): boolean =>
   method === 'GET' &&
   headers.upgrade?.toLowerCase() === 'websocket' &&
-  PATHS.has(pathOf(url)) &&
+  PATHS.has(pathOf(plainAddress(url, prefix))) &&
   headers['content-length'] === undefined &&
   headers['transfer-encoding'] === undefined;
 

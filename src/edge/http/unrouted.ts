@@ -47,7 +47,7 @@ function unknownRoute(method: string, url: string, isPage: (path: string) => boo
   const allow = isPage(path) ? 'GET, HEAD' : allowedMethods(path);
   const noRoute = `no route ${method} ${path.slice(0, 200)}`;
   return allow === ''
-    ? { code: 'not_found', message: `${noRoute}: GET ${BASE_PATH}/openapi.json lists all routes` }
+    ? { code: 'not_found', message: `${noRoute}: GET ${BASE_PATH}/openapi.json lists all routes${nearRoute(path)}` }
     : { code: 'method_not_allowed', message: `${noRoute}: this path takes ${allow}`, allow };
 }
 
@@ -65,6 +65,14 @@ const BY_NODE_CODE: Record<string, Unrouted> = {
     message: 'the headers are too large: at most 16 KiB are read',
   },
   ERR_HTTP_REQUEST_TIMEOUT: TOO_SLOW,
+const routePaths = new Map(routeNames.map(routeOf).map(({ path }) => [path.toLowerCase(), path]));
+
+function nearRoute(path: string): string {
+  const lower = path.toLowerCase();
+  const near = routePaths.get(lower.startsWith(`${BASE_PATH}/`) ? lower.slice(BASE_PATH.length) : lower);
+  return near === undefined ? '' : `; did you mean ${BASE_PATH}${near}?`;
+}
+
 };
 
 interface WireError extends NodeJS.ErrnoException {

@@ -36,12 +36,15 @@ export function makeValidate<Body>(
     const parsed = schema.safeParse(boundedPart(shape, body));
     if (parsed.success) return parsed.data;
     if (body === undefined)
-      throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstPath('missing', shape, {}))}`);
+      throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstMissing(shape, {}))}`);
     if (!isObject(body)) throw new Refusal('field_type', `the body must be a JSON object, not ${nameOfType(body)}`);
-    const missing = firstPath('missing', shape, body);
+    const missing = firstMissing(shape, body);
     if (missing !== undefined) throw new Refusal('field_missing', notSet(missing));
-    const mismatch = firstPath('mismatched', shape, body);
-    if (mismatch !== undefined) throw new Refusal('field_type', `type mismatch for field "${mismatch}"`);
+    const mismatch = checkFields(shape, body).find(({ mismatched }) => mismatched);
+    if (mismatch !== undefined) {
+      const { path, wanted, value } = mismatch;
+      throw new Refusal('field_type', `type mismatch for field "${path}"`, { hint: hintOf(wanted, value) });
+    }
     for (const { path, excess } of checkFields(shape, body))
       if (excess !== null) throw new Refusal('field_value', `field "${path}" ${excess}`);
     throw new Refusal('field_value', explainValue(schema, body, parsed.error.issues));
@@ -52,11 +55,32 @@ const notSet = (path: string | undefined): string => `field "${path ?? ''}" is n
 
 function nameOfType(value: unknown): string {
   if (Array.isArray(value)) return 'an array';
-  return value === null ? 'null' : `a ${typeof value}`;
+  if (value === null) return 'null';
+  return isObject(value) ? 'an object' : `a ${typeof value}`;
 }
+
+const wantedTexts: Readonly<Record<Shape['type'], string>> = {
+  number: 'a number',
+  boolean: 'true or false',
+  string: 'a string',
+  array: 'an array',
+  object: 'an object',
+  record: 'an object',
+};
+
+function hintOf({ type }: Shape, value: unknown): string {
+  const isQuoted = typeof value === 'string' && (type === 'number' ? QUOTED_NUMBER : QUOTED_BOOLEAN).test(value);
+  if ((type === 'number' || type === 'boolean') && isQuoted) return `send ${value} without quotation marks`;
+  return `send ${wantedTexts[type]}, not ${nameOfType(value)}`;
+}
+
+const QUOTED_NUMBER = /^-?\d{1,16}(?:\.\d{1,9})?$/;
+const QUOTED_BOOLEAN = /^(?:true|false)$/;
 
 interface FieldCheck {
   path: string;
+  wanted: Shape;
+  value: unknown;
   missing: boolean;
   mismatched: boolean;
   excess: string | null;
@@ -82,6 +106,8 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
         const set = isSet(value);
         yield {
           path,
+          wanted,
+          value,
           missing: required && !set,
           mismatched: set && !hasType(value, wanted),
           excess: excessOf(wanted, value),
@@ -91,7 +117,10 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
         const { item } = wanted;
         // The first wrong item is enough.
         const wrong = value.findIndex((one) => !hasType(one, item));
-        if (wrong >= 0) yield { path: `${path}[${wrong}]`, missing: false, mismatched: true, excess: null };
+        if (wrong >= 0) {
+          const misfit = { path: `${path}[${wrong}]`, wanted: item, value: value[wrong] };
+          yield { ...misfit, missing: false, mismatched: true, excess: null };
+        }
         if (item.type !== 'object') continue;
         for (const [index, one] of value.entries())
           below.push({ prefix: `${path}[${index}].`, value: one, shape: item });
@@ -101,8 +130,8 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
   }
 }
 
-const firstPath = (fault: 'missing' | 'mismatched', shape: Shape, body: JsonObject): string | undefined =>
-  checkFields(shape, body).find((check) => check[fault])?.path;
+const firstMissing = (shape: Shape, body: JsonObject): string | undefined =>
+  checkFields(shape, body).find(({ missing }) => missing)?.path;
 
 function excessOf(shape: Shape, value: unknown): string | null {
   if (shape.type === 'array' && Array.isArray(value) && value.length > shape.max)
