@@ -106,7 +106,7 @@ function openComponents(errorKinds: ErrorKinds): Set<string> {
   return componentsOf(bodies, context.schemas);
 }
 
-/** RFC 9110, 5.5. All headers together have at most 16 KiB. */
+/** RFC 9110, 5.5. All headers together have at most 32 KiB. */
 const HEADER_VALUE = '^[\\t\\x20-\\x7e\\x80-\\xff]*$';
 
 const securitySchemes: JsonObject = {

@@ -8,6 +8,14 @@ export type PendingExchanges = ReadonlyMap<
 >;
 
 const waiting = new WeakSet<Duplex>();
+const LINGER_MS = 2_000;
+
+/** Lets the client read the answer: closing at once would reset what it still sends. */
+export function endLate(socket: Duplex, answer: string | Buffer): void {
+  socket.end(answer);
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('end', () => socket.destroy()).once('close', () => clearTimeout(timer));
+}
 
 /**
  * Calls `answer` once the responses to all complete requests are sent. A request whose body is

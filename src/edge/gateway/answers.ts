@@ -3,6 +3,8 @@ import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
 import { transientStatuses, type InstanceStatus } from '../../domain/compute/instance-states.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { CLEAR_PATH, clearingHeaders, wantsPage } from '../full-cookies.ts';
+import { endLate } from '../malformed-requests.ts';
 import { headersBesidesPolicy } from '../security-headers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 
@@ -16,6 +18,8 @@ export interface Answer {
   retryAfterS?: number;
   refreshS?: number;
   link?: { href: string; text: string };
+  /** A button, which POSTs nothing but itself. */
+  form?: { action: string; text: string };
   headers?: readonly string[];
 }
 
@@ -53,6 +57,24 @@ export const badRequest = (why: string, status = 400): Answer => ({
   code: 'field_value',
   title: 'This request is not forwarded',
   message: why,
+});
+
+export const headTooLarge = (limitBytes: number): Answer => ({
+  status: 431,
+  code: 'headers_too_large',
+  title: 'Too many cookies',
+  message: `the headers are larger than ${limitBytes} bytes`,
+  help: ['in browsers these are mostly cookies of other programs on the same host: clear the cookies of this host'],
+  form: { action: CLEAR_PATH, text: 'Clear the cookies of this host' },
+});
+
+export const cookiesCleared = (cookies: string, apiOrigin: string): Answer => ({
+  status: 200,
+  code: 'internal',
+  title: 'Cookies cleared',
+  message: 'the cookies of this host are cleared: log in again, and open the notebook or port from the console',
+  link: toConsole(apiOrigin),
+  headers: clearingHeaders(cookies).flat(),
 });
 
 /** Remedies where the address of the API is not known. */
@@ -282,11 +304,8 @@ export const stopping = (): Answer => ({
   refreshS: 2,
 });
 
-/** Programs without an `Accept` preference get JSON. */
-const wantsPage = (accept: string): boolean => accept.includes('text/html');
-
-const PAGE_POLICY =
-  "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const pagePolicy = (formAction: string): string =>
+  `default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`;
 
 const sentenceOf = ({ message, help = [] }: Answer): string =>
   help.length === 0 ? message : `${message}: ${help.join('; ')}`;
@@ -296,7 +315,9 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
   const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
   for (const [name, value] of headersBesidesPolicy) headers.push(name, value);
-  headers.push('Content-Security-Policy', PAGE_POLICY);
+  headers.push('Content-Security-Policy', pagePolicy(answer.form === undefined ? "'none'" : "'self'"));
+  // The form needs its origin.
+  if (answer.form !== undefined) headers.push('Referrer-Policy', 'same-origin');
   if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
   if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));
   headers.push(...(answer.headers ?? []));
@@ -337,7 +358,7 @@ export function sendRawAnswer(socket: Duplex, answer: Answer, accept = ''): void
   const { headers, body } = rendered(answer, wantsPage(accept));
   let head = `HTTP/1.1 ${answer.status} ${REASONS[answer.status] ?? 'Error'}\r\nConnection: close\r\n`;
   for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
-  socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), body]), () => socket.destroy());
+  endLate(socket, Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), body]));
 }
 
 const escapes: { [char: string]: string } = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
@@ -345,7 +366,7 @@ const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => esc
 
 const asSentence = (text: string): string => `${escaped(text.charAt(0).toUpperCase() + text.slice(1))}.`;
 
-function page({ title, message, help = [], link, refreshS }: Answer): string {
+function page({ title, message, help = [], link, form, refreshS }: Answer): string {
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -362,6 +383,10 @@ a { color: inherit }
 <p>${asSentence(message)}</p>
 ${help.length === 0 ? '' : `<ul>${help.map((one) => `<li>${asSentence(one)}</li>`).join('\n')}</ul>\n`}${
     link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`
+  }${
+    form === undefined
+      ? ''
+      : `<form method="post" action="${escaped(form.action)}"><button>${escaped(form.text)}</button></form>\n`
   }${refreshS === undefined ? '' : '<p>This page reloads automatically.</p>\n'}</html>
 `;
 }

@@ -1,3 +1,5 @@
+import { MAX_HEAD_BYTES } from '../full-cookies.ts';
+
 export type GatewayLimits = typeof defaultGatewayLimits;
 
 /** Limits of the gateway and their defaults; described in docs/reference/gateway.md. */
@@ -10,7 +12,7 @@ export const defaultGatewayLimits = {
   idleConnectionMs: 4_000,
   dialMs: 10_000,
   notebookPatienceMs: 10_000,
-  maxHeaderBytes: 32_768,
+  maxHeaderBytes: MAX_HEAD_BYTES,
   /** Time for the instance to answer an upgrade. */
   handshakeMs: 60_000,
   /** Time a half-closed tunnel may last. */

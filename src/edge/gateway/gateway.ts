@@ -34,6 +34,9 @@ import {
   tooMany,
   unavailable,
   opening,
+  cookiesCleared,
+  crossSite,
+  headTooLarge,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
@@ -55,6 +58,7 @@ import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import { atTime } from '../at-time.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
+import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { answerInTurn } from '../malformed-requests.ts';
 import type { Certificates } from '../tls-files.ts';
@@ -217,23 +221,23 @@ export class Gateway {
       if (!this.#isFree(socket)) return;
       sendRawAnswer(socket, badRequest('CONNECT is not forwarded: send the request itself', 405));
     });
-    server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket));
+    server.on('clientError', (error, socket) => this.#onClientError(error, socket));
     return server;
   }
 
-  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+  #onClientError(error: NodeJS.ErrnoException & { rawPacket?: unknown }, socket: Duplex): void {
     if (socket.destroyed || error.code === 'ECONNRESET') return void socket.destroy();
+    if (socket.writableEnded) return;
     const pending = this.#connections.get(socket)?.exchanges ?? new Map<ClientResponse, ClientRequest>();
     answerInTurn(socket, pending, () => {
       if (pending.size > 0) return void socket.destroy();
       socket.on('error', () => socket.destroy());
-      sendRawAnswer(socket, this.#refusalOf(error.code));
+      sendRawAnswer(socket, this.#refusalOf(error.code), isOfBrowser(error.rawPacket) ? 'text/html' : '');
     });
   }
 
   #refusalOf(code: string | undefined): Answer {
-    if (code === 'HPE_HEADER_OVERFLOW')
-      return badRequest(`the headers are larger than ${this.#limits.maxHeaderBytes} bytes`, 431);
+    if (code === 'HPE_HEADER_OVERFLOW') return headTooLarge(this.#limits.maxHeaderBytes);
     if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return badRequest('the head of the request took too long', 408);
     return badRequest('the request is not well-formed HTTP/1.1');
   }
@@ -280,6 +284,10 @@ export class Gateway {
     }
     // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
+    if (method === 'POST' && req.url === CLEAR_PATH)
+      return sendAnswer(req, res, this.#clearCookies(head, connection.peer), head.accept);
+    if (head.bytes > this.#limits.maxHeaderBytes)
+      return sendAnswer(req, res, headTooLarge(this.#limits.maxHeaderBytes), head.accept);
     const target = targetOf(head.host, req.url ?? '', this.#portDomain);
     switch (target.kind) {
       case 'refused':
@@ -366,6 +374,8 @@ export class Gateway {
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
     if (!this.#connectionLimit.admits(req.socket)) return sendRawAnswer(client, tooManyConnections());
+    if (head.bytes > this.#limits.maxHeaderBytes)
+      return sendRawAnswer(client, headTooLarge(this.#limits.maxHeaderBytes));
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain);
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
@@ -442,6 +452,13 @@ export class Gateway {
     const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
     if (target.mount === 'notebook') headers.push(...this.#labAssets.offer());
     return { authorized, portAddress, pool, target, host: sender.host, headers };
+  }
+
+  #clearCookies(head: Head, peer: Peer): Answer {
+    const { origin, cookies } = head;
+    const sender = senderOf(head, peer);
+    const isOwn = [true, false].some((isOfPort) => origin === this.#ownOrigin(sender, isOfPort));
+    return isOwn ? cookiesCleared(cookies.join('; '), this.#admission.apiOrigin) : crossSite();
   }
 
   #nothingHere(): Answer {

@@ -1,4 +1,5 @@
 import { listsOfForwarded } from '../address-list.ts';
+import { headBytes } from '../full-cookies.ts';
 
 /** Headers of one connection (RFC 9110 §7.6.1), and old variants. */
 export const HOP_BY_HOP: readonly string[] = [
@@ -41,6 +42,7 @@ export class Head {
   forwardedProto: string | null = null;
   forwardedHost: string | null = null;
   contentLength: string | null = null;
+  bytes = 0;
   chunked = false;
 
   constructor(raw: readonly string[]) {
@@ -51,6 +53,7 @@ export class Head {
 /** Returns the head, or the reason to refuse a request that two servers could read differently. */
 export function readHead(raw: readonly string[], method: string, httpVersion: string): Head | string {
   const head = new Head(raw);
+  head.bytes = headBytes(raw);
   let host: string | null = null;
   let encoding: string | null = null;
   let forwarded: string | null = null;

@@ -1,5 +1,6 @@
 /** Converts an HTTP/2 head to HTTP/1.1 terms. nghttp2 has already reset malformed requests. */
 import { METHODS } from 'node:http';
+import { CLEAR_PATH } from '../full-cookies.ts';
 
 export interface Http2Head {
   method: string;
@@ -58,7 +59,8 @@ export function http2Head(fields: readonly string[], maxBytes: number): Http2Hea
         rest.push(name, value);
     }
   }
-  if (bytes > maxBytes) return { status: 431, why: `the headers are larger than ${maxBytes} bytes` };
+  const clearsCookies = method === 'POST' && path === CLEAR_PATH;
+  if (bytes > maxBytes && !clearsCookies) return { status: 431, why: `the headers are larger than ${maxBytes} bytes` };
   if (!KNOWN_METHODS.has(method)) return refused('the method is unknown: use another one');
   if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase())
     return refused(':authority and the header host have different values: send only :authority');

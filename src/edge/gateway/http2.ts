@@ -8,7 +8,8 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
-import { badRequest, sendAnswer } from './answers.ts';
+import { PARSED_SHARE } from '../full-cookies.ts';
+import { badRequest, headTooLarge, sendAnswer } from './answers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { StreamRequest, StreamResponse } from './http2-exchange.ts';
 import { http2Head } from './http2-head.ts';
@@ -50,7 +51,7 @@ export class Http2Clients {
     const session = performServerHandshake(new Http2Wire(socket), {
       settings: {
         maxConcurrentStreams: streams,
-        maxHeaderListSize: maxHeaderBytes,
+        maxHeaderListSize: PARSED_SHARE * maxHeaderBytes,
         initialWindowSize: STREAM_WINDOW_BYTES,
       },
       // The size limit bounds pairs already.
@@ -100,7 +101,9 @@ export class Http2Clients {
     const res = new StreamResponse(stream);
     if ('why' in head) {
       const req = new StreamRequest(stream, { method: '', path: '', raw: [], accept }, client.socket);
-      sendAnswer(req, res, badRequest(head.why, head.status), accept ?? '');
+      const isTooLarge = head.status === 431;
+      const answer = isTooLarge ? headTooLarge(this.#limits.maxHeaderBytes) : badRequest(head.why, head.status);
+      sendAnswer(req, res, answer, accept ?? '');
       return;
     }
     this.#onRequest(new StreamRequest(stream, { ...head, accept }, client.socket), res, head.expectsContinue);

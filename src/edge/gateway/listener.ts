@@ -3,6 +3,7 @@ import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
 import type { Certificates } from '../tls-files.ts';
+import { PARSED_SHARE } from '../full-cookies.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 
 export function makeListener(
@@ -11,7 +12,7 @@ export function makeListener(
   serveHttp2: (socket: TLSSocket) => void,
 ): Server {
   const options: ServerOptions = {
-    maxHeaderSize: limits.maxHeaderBytes,
+    maxHeaderSize: PARSED_SHARE * limits.maxHeaderBytes,
     headersTimeout: limits.headMs,
     // Bodies have no time limit.
     requestTimeout: 0,

@@ -13,12 +13,13 @@ import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { forwardedHops, makeAddressMatcher, takeForwarded, type AddressMatcher } from '../address-list.ts';
+import { MAX_HEAD_BYTES, PARSED_SHARE } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
 import { readBody } from './body-reader.ts';
 import { mountBookFile } from './money/book-downloads.ts';
-import { isOfConsole, mountConsole, readConsole } from './console-files.ts';
+import { mountConsole, readConsole } from './console-files.ts';
 import { mountCors } from './cors.ts';
 import { mountEventStream } from './delivery/event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
@@ -27,6 +28,7 @@ import { mountFile } from './storage/files.ts';
 import { makeHandlers } from './handlers.ts';
 import { makeListPages } from './list-pages.ts';
 import { mountLoginPage } from './access/login-page.ts';
+import { mountClearCookies } from './access/refusal-pages.ts';
 import type { LoginProvider } from './access/login-provider.ts';
 import { mountSignOn } from './access/single-sign-on.ts';
 import { mountPasswordPage } from './access/password-page.ts';
@@ -36,15 +38,15 @@ import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, checkThen, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
+import { plainAddress } from './request-path.ts';
 import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
-import { plainAddress } from './request-path.ts';
 import { mountRegisterPage } from './access/register-page.ts';
 import { mountSpaceGuard } from './space-guard.ts';
 import { mountServerPages } from './server-pages.ts';
 import { mountStripeWebhook } from './money/stripe-webhook.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
-import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
+import { watchUnusedConnections, tlsServer } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
 import { WireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import { securityHeaders, STRICT_TRANSPORT } from '../security-headers.ts';
@@ -81,10 +83,10 @@ export interface ApiOptions {
   log: Pick<Log, 'warn' | 'error'>;
   version: string;
   gatewayOrigin: string;
-  /** Parent domain of the hosts of ports. Default: none. */
-  portDomain?: string | null;
   /** Path of the API's URL before `/api` and the pages; empty: none. */
   prefix?: string;
+  /** Parent domain of the hosts of ports. Default: none. */
+  portDomain?: string | null;
   /** Absent: plain HTTP. */
   tls?: Certificates;
   secureCookies: boolean;
@@ -147,7 +149,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountCors(app, corsOrigins);
   mountSpaceGuard(app, control);
   const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder) : null;
-  refuseUnknownRoutes(app, (at) => consoleFiles !== null && isOfConsole(consoleFiles, at));
+  refuseUnknownRoutes(app, consoleFiles);
 
   const pages = makeListPages({
     versionOf: (accountId) => control.versionOf(accountId),
@@ -162,6 +164,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountStreams(app, options, { reports, authorize, slowSenders, recordRequest });
   if (consoleFiles) mountConsole(app, consoleFiles, rates);
   mountServerPages(app, { ...options, rates, hasConsole: consoleFiles !== null });
+  mountClearCookies(app, options);
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);
@@ -185,7 +188,7 @@ function makeServer(
   const serverOptions = {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
-    maxHeaderSize: MAX_HEADER_BYTES,
+    maxHeaderSize: PARSED_SHARE * MAX_HEAD_BYTES,
     requestTimeout: NO_LIMIT_MS,
     requireHostHeader: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -193,17 +196,17 @@ function makeServer(
   };
   const app = fastify({
     bodyLimit: MAX_BODY_BYTES,
-    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
+    routerOptions: { maxParamLength: MAX_HEAD_BYTES },
     serverFactory(handler) {
       const server = tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler);
       connectionLimit.watch(server);
       wireErrors.watch(server);
       return server;
     },
+    rewriteUrl: ({ url = '' }) => plainAddress(url, prefix),
     genReqId({ headers }) {
       takeForwarded(headers);
       if (headers[FORWARDED_FOR] !== undefined)
-    rewriteUrl: ({ url = '' }) => plainAddress(url, prefix),
         headers[FORWARDED_FOR] = forwardedHops(String(headers[FORWARDED_FOR])).join(', ');
       return requestId(headers['x-request-id']);
     },

@@ -70,28 +70,30 @@ export function readConsole(folder: string): ConsoleFiles | null {
 export const isOfConsole = ({ files }: ConsoleFiles, at: string): boolean =>
   isConsolePath(at) || files.has(at.slice(1));
 
+export function sendConsole({ page }: ConsoleFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const nonce = randomBytes(16).toString('base64');
+  return (
+    setCommonHeaders(request, reply, HTML_TYPE)
+      .header('content-security-policy', pagePolicy(nonce))
+      // The gateway opens links of the API's origin alone without a question.
+      .header('referrer-policy', 'origin')
+      .header('x-frame-options', 'DENY')
+      .send(page.replaceAll(NONCE, nonce))
+  );
+}
+
 export function mountConsole(
   app: FastifyInstance,
-  { page, files }: ConsoleFiles,
+  built: ConsoleFiles,
   rates: Pick<RequestRates, 'takeOfAddress'>,
 ): void {
-  const sendPage = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const nonce = randomBytes(16).toString('base64');
-    return (
-      setCommonHeaders(request, reply, HTML_TYPE)
-        .header('content-security-policy', pagePolicy(nonce))
-        // The gateway opens links of the API's origin alone without a question.
-        .header('referrer-policy', 'origin')
-        .header('x-frame-options', 'DENY')
-        .send(page.replaceAll(NONCE, nonce))
-    );
-  };
+  const sendPage = (request: FastifyRequest, reply: FastifyReply) => sendConsole(built, request, reply);
   app.get('/', sendPage);
   for (const place of consolePlaces) {
     app.get(`/${place}`, sendPage);
     app.get(`/${place}/*`, sendPage);
   }
-  for (const [name, file] of files)
+  for (const [name, file] of built.files)
     app.get(`/${name}`, async (request, reply) => {
       rates.takeOfAddress(request.ip, reply, costOfFile(file.plain.length));
       return sendFile(file, request, reply);

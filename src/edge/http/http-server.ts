@@ -35,5 +35,3 @@ export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
     for (const socket of secured) socket.destroy();
   };
 }
-
-export const MAX_HEADER_BYTES = 16 * 1024;

@@ -2,12 +2,17 @@
 import { METHODS, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
+import { BASE_PATH, methodsOf, routeNames, routeOf } from '../../contract/routes.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
-import { answerInTurn } from '../malformed-requests.ts';
+import { CLEAR_PATH, headBytes, MAX_HEAD_BYTES, isOfBrowser } from '../full-cookies.ts';
+import { answerInTurn, endLate } from '../malformed-requests.ts';
 import { securityHeaders } from '../security-headers.ts';
 import { refusalOfExpect } from './expect-header.ts';
+import { isOfConsole, sendConsole, type ConsoleFiles } from './console-files.ts';
 import { refusalOfHost } from './host-header.ts';
+import { HTML_TYPE } from './html.ts';
+import { pageHeaders } from './access/form-page.ts';
+import { asksForPage, refusalPage, sendRefusalPage } from './access/refusal-pages.ts';
 import { SIGN_ON_PATHS } from './access/single-sign-on.ts';
 import { PASSWORD_PATH } from './access/password-page.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
@@ -19,24 +24,33 @@ import { STRIPE_PATH } from './money/stripe-webhook.ts';
 
 export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string>): void {
   app.addHook('onRequest', (request, reply, done) => {
-    const refused = refusalOfHost(request.raw, hosts) ?? refusalOfExpect(request.raw);
+    const refused = refusalOfSize(request.raw) ?? refusalOfHost(request.raw, hosts) ?? refusalOfExpect(request.raw);
     if (refused === null) done();
-    else answer(request, reply, refused);
+    else if (!sendRefusalPage(request, reply, refused)) answer(request, reply, refused);
   });
 }
 
 /** Answers before fastify reads the body; fastify's own 404 would read it. */
-export function refuseUnknownRoutes(app: FastifyInstance, isPage: (path: string) => boolean): void {
+export function refuseUnknownRoutes(app: FastifyInstance, built: ConsoleFiles | null): void {
+  const isPage = (path: string): boolean => built !== null && isOfConsole(built, path);
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404) answer(request, reply, unknownRoute(request.method, request.url, isPage));
-    else done();
+    if (!request.is404) return done();
+    const refused = unknownRoute(request.method, request.url, isPage);
+    const isPageless = built === null || refused.code !== 'not_found' || !asksForPage(request);
+    if (isPageless || request.url.startsWith(BASE_PATH)) answer(request, reply, refused);
+    else sendConsole(built, request, reply.code(404).header('x-error-code', refused.code));
   });
+}
+
+function refusalOfSize({ rawHeaders, method, url }: IncomingMessage): Unrouted | null {
+  if (headBytes(rawHeaders) <= MAX_HEAD_BYTES || (method === 'POST' && url === CLEAR_PATH)) return null;
+  return HEADERS_TOO_LARGE;
 }
 
 /** Methods of a path as in `Allow`; empty for an unknown path. */
 export function allowedMethods(path: string): string {
   if ([LOGIN_PATH, PASSWORD_PATH, REGISTER_PATH].includes(path)) return 'GET, HEAD, POST';
-  if (path === STRIPE_PATH) return 'POST';
+  if (path === STRIPE_PATH || path === CLEAR_PATH) return 'POST';
   if (path === SIGN_ON_PATHS.login || path === SIGN_ON_PATHS.callback) return 'GET';
   if (serverPagePaths.has(path)) return 'GET, HEAD';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
@@ -51,20 +65,6 @@ function unknownRoute(method: string, url: string, isPage: (path: string) => boo
     : { code: 'method_not_allowed', message: `${noRoute}: this path takes ${allow}`, allow };
 }
 
-function answer(request: FastifyRequest, reply: FastifyReply, { code, message, allow }: Unrouted): void {
-  const { status, contentType, body } = errorBody(code, message, PLAIN);
-  if (allow !== undefined) reply.header('allow', allow);
-  setCommonHeaders(request, reply, contentType).code(status).header('x-error-code', code).send(body);
-}
-
-export const TOO_SLOW: Unrouted = { code: 'request_timeout', message: 'the request took too long to arrive' };
-const MALFORMED: Unrouted = { code: 'bad_request', message: 'this is not a valid HTTP request' };
-const BY_NODE_CODE: Record<string, Unrouted> = {
-  HPE_HEADER_OVERFLOW: {
-    code: 'headers_too_large',
-    message: 'the headers are too large: at most 16 KiB are read',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: TOO_SLOW,
 const routePaths = new Map(routeNames.map(routeOf).map(({ path }) => [path.toLowerCase(), path]));
 
 function nearRoute(path: string): string {
@@ -73,6 +73,21 @@ function nearRoute(path: string): string {
   return near === undefined ? '' : `; did you mean ${BASE_PATH}${near}?`;
 }
 
+function answer(request: FastifyRequest, reply: FastifyReply, { code, message, allow }: Unrouted): void {
+  const { status, contentType, body } = errorBody(code, message, PLAIN);
+  if (allow !== undefined) reply.header('allow', allow);
+  setCommonHeaders(request, reply, contentType).code(status).header('x-error-code', code).send(body);
+}
+
+export const TOO_SLOW: Unrouted = { code: 'request_timeout', message: 'the request took too long to arrive' };
+const HEADERS_TOO_LARGE: Unrouted = {
+  code: 'headers_too_large',
+  message: `the headers are too large: at most ${MAX_HEAD_BYTES / 1024} KiB are read`,
+};
+const MALFORMED: Unrouted = { code: 'bad_request', message: 'this is not a valid HTTP request' };
+const BY_NODE_CODE: Record<string, Unrouted> = {
+  HPE_HEADER_OVERFLOW: HEADERS_TOO_LARGE,
+  ERR_HTTP_REQUEST_TIMEOUT: TOO_SLOW,
 };
 
 interface WireError extends NodeJS.ErrnoException {
@@ -105,14 +120,16 @@ export class WireErrors {
   /** `clientErrorHandler` of fastify. */
   answer(error: WireError, socket: Duplex): void {
     if (error.code === 'ECONNRESET') return void socket.destroy();
-    this.#refuse(socket, unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED);
+    const refused = unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
+    if (socket.writableEnded) return;
+    this.#refuse(socket, refused, isOfBrowser(error.rawPacket));
   }
 
-  #refuse(socket: Duplex, refused: Unrouted): void {
+  #refuse(socket: Duplex, refused: Unrouted, asPage = false): void {
     const pending = this.#exchanges.get(socket) ?? new Map<ServerResponse, IncomingMessage>();
     answerInTurn(socket, pending, () => {
       if ([...pending.keys()].some(({ headersSent }) => headersSent)) socket.destroy();
-      else answerOnSocket(socket, refused, this.#requestId());
+      else answerOnSocket(socket, refused, this.#requestId(), asPage);
     });
   }
 }
@@ -128,19 +145,21 @@ function unknownMethod({ code, rawPacket }: WireError): Unrouted | null {
 }
 
 /** Answers without a parsed request, and closes. */
-export function answerOnSocket(socket: Duplex, { code, message, allow }: Unrouted, requestId: string): void {
+export function answerOnSocket(socket: Duplex, refused: Unrouted, requestId: string, asPage = false): void {
   if (!socket.writable) return void socket.destroy();
+  const { code, message, allow } = refused;
   const { status } = errorKinds[code];
-  const body = JSON.stringify({ message });
+  const shown = asPage ? refusalPage({ headers: {} }, refused) : null;
+  const body = shown ?? JSON.stringify({ message });
+  const own = shown === null ? { 'content-type': JSON_TYPE } : { 'content-type': HTML_TYPE, ...pageHeaders };
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    `content-type: ${JSON_TYPE}`,
     `content-length: ${Buffer.byteLength(body)}`,
     `x-error-code: ${code}`,
     `x-request-id: ${requestId}`,
-    ...Object.entries(securityHeaders).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries({ ...securityHeaders, ...own }).map(([name, value]) => `${name}: ${value}`),
     ...(allow === undefined ? [] : [`allow: ${allow}`]),
     'connection: close',
   ];
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());
+  endLate(socket, `${head.join('\r\n')}\r\n\r\n${body}`);
 }

@@ -75,7 +75,7 @@ test('answers a megabyte of headers and a 64 KB cookie with a JSON 431', async (
   ] as const) {
     const reply = await exchangeRaw(head(`${name}: ${'a'.repeat(size)}`));
     expect(reply).toMatch(/^HTTP\/1\.1 431 /);
-    expect(bodyOf(reply)).toEqual({ message: 'the headers are too large: at most 16 KiB are read' });
+    expect(bodyOf(reply)).toEqual({ message: 'the headers are too large: at most 32 KiB are read' });
   }
 });
 

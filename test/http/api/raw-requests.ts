@@ -92,7 +92,7 @@ export const rawRequests: RawRequest[] = [
   ...of('HTTP', {
     'no HTTP': 'hello\r\n\r\n',
     'another version': 'GET / HTTP/9.9\r\n\r\n',
-    '20 KB of headers': to('GET /', `X-Big: ${'a'.repeat(20_000)}`),
+    '40 KB of headers': to('GET /', `X-Big: ${'a'.repeat(40_000)}`),
     'a body that does not come': to(`POST ${LIST}`, LOGIN, 'Content-Length: 9') + '{',
     'an expectation that nobody knows': to('GET /healthz', 'Expect: coffee'),
     'an expectation that nobody knows in HTTP/1.0': head('GET /healthz HTTP/1.0', 'Expect: coffee'),

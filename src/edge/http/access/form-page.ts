@@ -51,13 +51,14 @@ const LOGO =
 const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
 
 /** `Referrer-Policy: origin` shows the gateway that the link is the API's, without the address. */
+export const pageHeaders = {
+  'content-security-policy': PAGE_POLICY,
+  'referrer-policy': 'origin',
+  'x-frame-options': 'DENY',
+};
+
 export const sendPage = (request: FastifyRequest, reply: FastifyReply, status: number, text: string): FastifyReply =>
-  setCommonHeaders(request, reply, HTML_TYPE)
-    .header('content-security-policy', PAGE_POLICY)
-    .header('referrer-policy', 'origin')
-    .header('x-frame-options', 'DENY')
-    .code(status)
-    .send(text);
+  setCommonHeaders(request, reply, HTML_TYPE).headers(pageHeaders).code(status).send(text);
 
 export const page = ({ language }: FormTexts, title: string, body: string, head = ''): string => `<!doctype html>
 <html lang="${language}">
@@ -85,7 +86,7 @@ export const linkTo = ({ href, text }: Link): string => `<p><a href="${escaped(h
 export const failurePage = (trouble: string, texts: FormTexts, link?: Link): string =>
   page(texts, texts.notPossible, [paragraph(trouble), ...(link ? [linkTo(link)] : [])].join('\n'));
 
-const asSentence = (text: string): string =>
+export const asSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 export const alert = (trouble: string | null): string =>
