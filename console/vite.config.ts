@@ -21,6 +21,8 @@ const compileHint: Plugin = {
 /** Files with hashed names below `/console-assets`; the API serves pages and files. */
 export default defineConfig({
   root: import.meta.dirname,
+  // Files name each other by relative addresses: a proxy may put all below a path.
+  base: './',
   plugins: [withoutDescriptions(), compileHint],
   resolve: { alias: { zod: fileURLToPath(new URL('trusting-zod.ts', import.meta.url)) } },
   build: {

@@ -28,7 +28,7 @@ await gateway.attach({
   },
   authenticate,
   issuer,
-  apiOrigin: 'http://127.0.0.1',
+  apiUrl: 'http://127.0.0.1',
   log: quietLog,
 });
 

@@ -59,7 +59,11 @@ const tags: Record<string, string> = {
   webhook: 'Requests to your programs about events',
 };
 
-export function openapiDocument({ version, errorKinds }: { version: string; errorKinds: ErrorKinds }): JsonObject {
+export function openapiDocument({
+  version,
+  errorKinds,
+  prefix = '',
+}: Pick<Context, 'errorKinds'> & { version: string; prefix?: string }): JsonObject {
   const context: Context = { errorKinds, schemas: {}, open: openComponents(errorKinds) };
   const paths: JsonObject = {};
   for (const name of routeNames) {
@@ -82,7 +86,7 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       contact: { name: 'The operator of this server' },
     },
-    servers: [{ url: BASE_PATH }],
+    servers: [{ url: prefix + BASE_PATH }],
     security: [{ cookie: [] }, { bearer: [] }, { apiKey: [] }],
     tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
     paths,

@@ -5,6 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { isConsolePath } from '../contract/console-places.ts';
 import { isInRanges } from '../domain/access/address-range.ts';
 import { engineKinds } from '../domain/regions/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
@@ -51,9 +52,22 @@ const portRange = text((given) => {
   return first >= 1 && first <= last && last <= 65535 ? { first, last } : null;
 }, 'must be first-last within 1-65535, for example 30000-32767');
 
-const url = z
-  .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
-  .transform((given) => new URL(given).origin);
+const originOf = (message: string) =>
+  text((given) => {
+    const url = URL.parse(given);
+    const isOrigin = url !== null && /^https?:$/.test(url.protocol) && url.pathname + url.search + url.hash === '/';
+    return isOrigin ? url.origin : null;
+  }, message);
+const origin = originOf('must be an http or https URL without a path');
+
+/** Paths that a proxy may put the API and the console below. */
+const apiAddress = text((given) => {
+  const url = URL.parse(given.replace(/\/+$/, ''));
+  if (url === null || !/^https?:$/.test(url.protocol) || url.search + url.hash !== '') return null;
+  const path = url.pathname === '/' ? '' : url.pathname;
+  const isFree = path === '' || !(isConsolePath(path) || /^\/api(?:\/|$)/.test(path));
+  return isFree && /^(?:\/[\w.~-]+)*$/.test(path) ? url.origin + path : null;
+}, 'must be an http or https URL, whose path, if any, is no path of Berth, such as https://example.org/berth');
 
 const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
@@ -145,10 +159,12 @@ const schema = z.object({
   BERTH_GATEWAY_PORT_REQUESTS: wholeUpTo(MAX_CONCURRENT).default(1_024),
   BERTH_GATEWAY_INSTANCE_REQUESTS: wholeUpTo(MAX_CONCURRENT).default(4_096),
   BERTH_GATEWAY_CONNECTIONS: wholeUpTo(MAX_CONCURRENT).default(20_000),
-  BERTH_GATEWAY_URL: url.optional(),
-  BERTH_API_URL: url.optional(),
+  BERTH_GATEWAY_URL: originOf(
+    'must be an http or https URL without a path, because programs make addresses of instances from "domain" and "subUrl": give the gateway a host name or port of its own',
+  ).optional(),
+  BERTH_API_URL: apiAddress.optional(),
   BERTH_API_HOSTS: list(hostName).optional(),
-  BERTH_CORS_ORIGINS: list(url).optional(),
+  BERTH_CORS_ORIGINS: list(origin).optional(),
   BERTH_REQUESTS_PER_SECOND: wholeUpTo(MAX_CONCURRENT).default(500),
   BERTH_ADDRESS_REQUESTS_PER_SECOND: wholeUpTo(MAX_CONCURRENT).default(2_000),
   BERTH_HSTS: z.enum(['on', 'off']).default('on'),

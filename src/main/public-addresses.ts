@@ -59,6 +59,14 @@ export const apiHostsOf = ({ listen, publicAddress, apiUrl, apiHosts }: Config):
     (name) => name.toLowerCase(),
   );
 
+/** Hosts of the API; origin and path of its URL, if one is configured. */
+export function placeOfApi(config: Config): { hosts: string[]; ownOrigins: string[]; prefix: string } {
+  const hosts = apiHostsOf(config);
+  if (config.apiUrl === null) return { hosts, ownOrigins: [], prefix: '' };
+  const { origin, pathname } = new URL(config.apiUrl);
+  return { hosts, ownOrigins: [origin], prefix: pathname === '/' ? '' : pathname };
+}
+
 /** IP address that node ports are published on; engines accept no host name. */
 export async function nodePortAddressOf({ listen, ...config }: Config): Promise<string> {
   const named = config.nodePortAddress ?? config.loopbackNodePortAddress;

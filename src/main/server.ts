@@ -34,9 +34,9 @@ import type { Store } from '../store/store.ts';
 import { readSpace } from '../storage/layout.ts';
 import {
   addressesOf,
-  apiHostsOf,
   type Addresses,
   openUrl,
+  placeOfApi,
   passwordUrl,
   portUrls,
   sharedParent,
@@ -130,7 +130,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
     forwarding: running.control.forwarding,
     authenticate: (credential) => running.access.authenticate(credential),
     issuer: host.installation,
-    apiOrigin: served.apiUrl,
+    apiUrl: served.apiUrl,
     log,
   });
   await running.start();
@@ -366,8 +366,7 @@ async function listenApi(
     portDomain: addresses.portDomain,
     secureCookies: addresses.apiUrl.startsWith('https:'),
     ...(tls === null ? {} : { tls }),
-    ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
-    hosts: apiHostsOf(config),
+    ...placeOfApi(config),
     corsOrigins: config.corsOrigins,
     trustedProxies: config.trustedProxies,
     loginProvider,

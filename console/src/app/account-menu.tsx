@@ -11,6 +11,7 @@ import {
 import { useSpoken } from '../texts/provider.tsx';
 import { languages, type Language } from '../texts/texts.ts';
 import { api } from './api.ts';
+import { base } from './base.ts';
 import type { Session } from './session.ts';
 
 const themes = [
@@ -23,7 +24,7 @@ const languageTags: readonly Language[] = ['en', 'zh'];
 
 async function logOut(): Promise<void> {
   await api.logout().catch(() => {});
-  window.location.assign('/login');
+  window.location.assign(`${base}/login`);
 }
 
 export function AccountMenu({ session }: { session: Session }) {

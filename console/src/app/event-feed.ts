@@ -1,6 +1,8 @@
 /** The account's events, over one connection that reconnects. Runs in a worker or in a page. */
 import { EVENT_STREAM_TYPE, readStream } from '../../../src/contract/server-sent.ts';
 
+import { base } from './base.ts';
+
 export interface FeedEvent {
   kind: string;
   subjectId: string;
@@ -16,7 +18,7 @@ export type FeedMessage =
   | { type: 'connection'; lostAtMs: number | null }
   | { type: 'loggedOut' };
 
-const EVENTS_URL = '/api/events';
+const EVENTS_URL = `${base}/api/events`;
 const RETRY_MS = 2_000;
 
 class Refused extends Error {

@@ -20,6 +20,7 @@ import {
 import { settingsRoute } from '../pages/settings/routes.ts';
 import { volumeRoute, volumesRoute } from '../pages/volumes/routes.ts';
 import { welcomeRoute } from '../pages/welcome/routes.ts';
+import { base } from './base.ts';
 import { rootRoute } from './root-route.ts';
 
 const homeRoute = createRoute({
@@ -52,6 +53,7 @@ export const router = createRouter({
     orphansRoute,
     auditRoute,
   ]),
+  basepath: base || '/',
   defaultPreload: 'intent',
   scrollRestoration: true,
   defaultErrorComponent: Failed,

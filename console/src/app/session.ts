@@ -2,10 +2,11 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query';
 import { hasRole } from '../../../src/contract/access/roles.ts';
 import { api } from './api.ts';
+import { base } from './base.ts';
 import { viewToReturn } from './view-to-return.ts';
 
 /** The login page leads back to this view. */
-export const loginAddress = (): string => `/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`;
+export const loginAddress = (): string => `${base}/login?${new URLSearchParams({ to: viewToReturn(window.location) })}`;
 
 let dialogs = 0;
 let hasEnded = false;

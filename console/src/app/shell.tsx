@@ -8,6 +8,7 @@ import { LostBanner } from '../parts/lost-banner.tsx';
 import { useTexts } from '../texts/provider.tsx';
 import { useIsNew } from '../pages/welcome/use-is-new.ts';
 import { AccountMenu } from './account-menu.tsx';
+import { base } from './base.ts';
 import { BalanceLine } from './balance-line.tsx';
 import { useDocumentTitle } from './document-title.ts';
 import { startLive } from './live.ts';
@@ -49,7 +50,7 @@ export function Shell() {
       <AppShell.Header>
         <Group h="100%" px="sm" justify="space-between" wrap="nowrap">
           <Link to="/instances" className={classes.brand} aria-label="Berth">
-            <img src="/icon.svg" alt="" width={22} height={22} />
+            <img src={`${base}/icon.svg`} alt="" width={22} height={22} />
             <Text span fw={700} visibleFrom="xs">
               Berth
             </Text>

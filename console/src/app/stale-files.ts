@@ -3,6 +3,8 @@
  * it is needed is gone. The page loads itself again, unless the server does not answer, and not
  * twice within a while: a part that stays away is an error to show.
  */
+import { base } from './base.ts';
+
 const KEY = 'berth.reloaded';
 const ONCE_IN_MS = 30_000;
 
@@ -24,7 +26,7 @@ export async function reloadIfServed(): Promise<void> {
 }
 
 async function isServed(): Promise<boolean> {
-  const answer = await fetch('/', { method: 'HEAD' }).catch(() => null);
+  const answer = await fetch(`${base}/`, { method: 'HEAD' }).catch(() => null);
   return answer?.ok ?? false;
 }
 

@@ -60,7 +60,7 @@ export interface AuthRequest {
 export interface AdmissionDeps {
   forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
   authenticate: IdentifyCredential;
-  apiOrigin: string;
+  apiUrl: string;
 }
 
 const NO_SCOPE =
@@ -122,7 +122,7 @@ async function authorizeCredential(
   const guessed = login === null && presented?.ours === false ? await loginBy(deps, authRequest, presented) : null;
   const found = login ?? (isLogin(guessed) ? guessed : null);
   const { target, ownOrigin, shareToken } = authRequest;
-  const visit = { apiOrigin: deps.apiOrigin, ownOrigin, target };
+  const visit = { apiUrl: deps.apiUrl, ownOrigin, target };
   if (found === null) return { refused: (shareToken === null ? notLoggedInHere : linkEnded)(loginLink(visit)) };
   return come(found) ?? { refused: notFound(loginLink(visit, 'Log in with another account')) };
 }

@@ -47,8 +47,8 @@ const FORBIDDEN = { status: 403, code: 'forbidden' } as const;
 const TOO_MANY = { status: 503, code: 'too_many_requests' } as const;
 const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
 
-const toConsole = (apiOrigin: string): { href: string; text: string } => ({
-  href: `${apiOrigin}/`,
+const toConsole = (apiUrl: string): { href: string; text: string } => ({
+  href: `${apiUrl}/`,
   text: 'Go to the console',
 });
 
@@ -68,12 +68,12 @@ export const headTooLarge = (limitBytes: number): Answer => ({
   form: { action: CLEAR_PATH, text: 'Clear the cookies of this host' },
 });
 
-export const cookiesCleared = (cookies: string, apiOrigin: string): Answer => ({
+export const cookiesCleared = (cookies: string, apiUrl: string): Answer => ({
   status: 200,
   code: 'internal',
   title: 'Cookies cleared',
   message: 'the cookies of this host are cleared: log in again, and open the notebook or port from the console',
-  link: toConsole(apiOrigin),
+  link: toConsole(apiUrl),
   headers: clearingHeaders(cookies).flat(),
 });
 
@@ -135,14 +135,14 @@ export const notFound = (login: Answer['link'] | null): Answer => ({
   ...(login === null ? {} : { link: login }),
 });
 
-export const nothingHere = (apiOrigin: string, portDomain: string | null): Answer => ({
+export const nothingHere = (apiUrl: string, portDomain: string | null): Answer => ({
   ...NOT_FOUND,
   title: 'Nothing here',
   message:
     portDomain === null
       ? 'the addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/'
       : `the addresses of this gateway are /notebook/<instanceId>/, /forward/<instanceId>/<port>/ and <port>-<instanceId>.${portDomain}`,
-  link: toConsole(apiOrigin),
+  link: toConsole(apiUrl),
 });
 
 export const noSuchFile = (): Answer => ({
@@ -169,7 +169,7 @@ const STARTING: ReadonlySet<string> = new Set(transientStatuses);
 const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', 'InitializationFailed']);
 const START_IT = 'the owner can start the instance from the console, or with POST /api/instance/start';
 
-export function notRunning(status: string, apiOrigin: string): Answer {
+export function notRunning(status: string, apiUrl: string): Answer {
   const answer = { ...UNAVAILABLE, message: `the instance is ${status}` };
   if (STARTING.has(status))
     return {
@@ -178,7 +178,7 @@ export function notRunning(status: string, apiOrigin: string): Answer {
       help: ['the instance answers here when it runs; the start takes seconds, or longer while the image is pulled'],
       ...AGAIN_SOON,
     };
-  const link = toConsole(apiOrigin);
+  const link = toConsole(apiUrl);
   if (FAILED.has(status))
     return {
       ...answer,

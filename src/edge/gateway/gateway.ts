@@ -67,8 +67,8 @@ export interface GatewayDeps {
   forwarding: Forwarding;
   authenticate: IdentifyCredential;
   log: Log;
-  /** Origin of the console, for links on pages. */
-  apiOrigin: string;
+  /** URL of the console, for links on pages. */
+  apiUrl: string;
   /** `iss` of access tokens; a token with this issuer never reaches an instance. */
   issuer: string;
   /** Origin that browsers see behind a TLS proxy; default: from the Host header. */
@@ -130,12 +130,12 @@ export class Gateway {
     this.#limits = { ...defaultGatewayLimits, ...deps.limits };
     this.#elapsed = deps.elapsed ?? (() => performance.now());
     const { forwarding, authenticate } = deps;
-    const apiOrigin = new URL(deps.apiOrigin).origin;
+    const { apiUrl } = deps;
     this.#isTrusted = makeAddressMatcher(deps.trustedProxies ?? []);
     const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? null;
-    this.#admission = { forwarding, authenticate, apiOrigin };
+    this.#admission = { forwarding, authenticate, apiUrl };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
@@ -296,13 +296,13 @@ export class Gateway {
         return sendAnswer(req, res, this.#nothingHere(), head.accept);
       case 'open': {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
-        const { apiOrigin } = this.#admission;
+        const { apiUrl } = this.#admission;
         const { query, at } = target;
         const { forwarding } = this.#deps;
         const portDomain = this.#portDomain;
         const { peer } = connection;
         const answer = await open(
-          { forwarding, apiOrigin, portDomain },
+          { forwarding, apiUrl, portDomain },
           { method, head, query, target: at, ownOrigin, peer },
         );
         return sendAnswer(req, res, answer, head.accept);
@@ -443,7 +443,7 @@ export class Gateway {
     }
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);
-      return { refused: notRunning(route.status, this.#admission.apiOrigin) };
+      return { refused: notRunning(route.status, this.#admission.apiUrl) };
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
@@ -458,11 +458,11 @@ export class Gateway {
     const { origin, cookies } = head;
     const sender = senderOf(head, peer);
     const isOwn = [true, false].some((isOfPort) => origin === this.#ownOrigin(sender, isOfPort));
-    return isOwn ? cookiesCleared(cookies.join('; '), this.#admission.apiOrigin) : crossSite();
+    return isOwn ? cookiesCleared(cookies.join('; '), this.#admission.apiUrl) : crossSite();
   }
 
   #nothingHere(): Answer {
-    return nothingHere(this.#admission.apiOrigin, this.#portDomain);
+    return nothingHere(this.#admission.apiUrl, this.#portDomain);
   }
 
   #connectionOf(socket: Socket): Connection {

@@ -26,18 +26,18 @@ export function returnTarget(host: string, path: string, portDomain: string | nu
 }
 
 interface Visit {
-  apiOrigin: string;
+  apiUrl: string;
   /** Origin of the page that the visitor asked for. */
   ownOrigin: string;
   target: InstanceTarget;
 }
 
 /** Null if the API's address is loopback, and the visitor's is not: that link leads nowhere. */
-export function loginLink({ apiOrigin, ownOrigin, target }: Visit, text = 'Log in'): Answer['link'] | null {
-  if (isLoopback(apiOrigin) && !isLoopback(ownOrigin)) return null;
+export function loginLink({ apiUrl, ownOrigin, target }: Visit, text = 'Log in'): Answer['link'] | null {
+  if (isLoopback(apiUrl) && !isLoopback(ownOrigin)) return null;
   const { mount, port, instanceId } = target;
   const host = mount === 'host' ? `&host=${port}-${instanceId}` : '';
-  return { href: `${apiOrigin}${LOGIN_PATH}?to=${encodeURIComponent(returnPath(target))}${host}`, text };
+  return { href: `${apiUrl}${LOGIN_PATH}?to=${encodeURIComponent(returnPath(target))}${host}`, text };
 }
 
 function isLoopback(origin: string): boolean {

@@ -10,7 +10,7 @@ import { addressWithout } from './share-token.ts';
 
 export interface OpenDeps {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
-  apiOrigin: string;
+  apiUrl: string;
   portDomain: string | null;
 }
 
@@ -39,11 +39,11 @@ export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<An
   const target = to === null ? null : returnTarget(head.host, to, deps.portDomain);
   if (to !== null && target === null)
     return badRequest('the address "to" of the link is not the path of an instance: use the whole link');
-  if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, search);
+  if (openedByOtherOrigin(new URL(deps.apiUrl).origin, head, ownOrigin)) return confirmation(at, search);
   const redeemed = await deps.forwarding.redeem(key, visitorOf(request));
   // An instance's host, or address, must not open another instance.
   if (redeemed === null || (target !== null && redeemed.instanceId !== target.instanceId))
-    return linkUsed(target && loginLink({ apiOrigin: deps.apiOrigin, ownOrigin, target }));
+    return linkUsed(target && loginLink({ apiUrl: deps.apiUrl, ownOrigin, target }));
   const path =
     target !== null
       ? addressWithout(target)

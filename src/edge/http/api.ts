@@ -33,6 +33,7 @@ import type { LoginProvider } from './access/login-provider.ts';
 import { mountSignOn } from './access/single-sign-on.ts';
 import { mountPasswordPage } from './access/password-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
+import { mountPrefix } from './path-prefix.ts';
 import { mountLogStream } from './compute/log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, checkThen, PLAIN, type ErrorStyle } from './refusal-reply.ts';
@@ -146,6 +147,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const recordRequest = mountAudit(app, { audit: control.audit });
   const corsOrigins = new Set(options.corsOrigins);
   refuseWrongHeads(app, new Set(options.hosts));
+  mountPrefix(app, options.prefix ?? '');
   mountCors(app, corsOrigins);
   mountSpaceGuard(app, control);
   const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder) : null;
@@ -184,7 +186,7 @@ function makeServer(
   { connectionLimit, rates, isProxy }: Clients,
 ): FastifyInstance {
   const requestId = makeRequestIds();
-  const wireErrors = new WireErrors(() => requestId(undefined));
+  const wireErrors = new WireErrors(() => requestId(undefined), prefix);
   const serverOptions = {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,

@@ -63,7 +63,9 @@ export interface ConsoleFiles {
 /** Null without a built console in the folder. */
 export function readConsole(folder: string): ConsoleFiles | null {
   const pageFile = path.join(folder, 'index.html');
-  return existsSync(pageFile) ? { page: readFileSync(pageFile, 'utf8'), files: filesOf(folder) } : null;
+  if (!existsSync(pageFile)) return null;
+  // Views are at any depth.
+  return { page: readFileSync(pageFile, 'utf8').replaceAll('="./', '="/'), files: filesOf(folder) };
 }
 
 /** Whether the console answers GET at the path. */

@@ -19,6 +19,7 @@ import { errorKinds } from './status.ts';
 interface ServerPageDeps {
   control: Pick<Control, 'health'>;
   version: string;
+  prefix?: string;
   gatewayOrigin: string;
   /** The console answers `/`. */
   hasConsole: boolean;
@@ -54,11 +55,11 @@ export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): vo
   mountDocument(app, deps);
 }
 
-function mountDocument(app: FastifyInstance, { version, rates }: ServerPageDeps): void {
+function mountDocument(app: FastifyInstance, { version, prefix = '', rates }: ServerPageDeps): void {
   let built: { bytes: Buffer; etag: string } | undefined;
   // The build at the first request does not delay the start.
   const build = (): { bytes: Buffer; etag: string } => {
-    const bytes = Buffer.from(JSON.stringify(openapiDocument({ version, errorKinds })));
+    const bytes = Buffer.from(JSON.stringify(openapiDocument({ version, errorKinds, prefix })));
     // Weak: one tag for the plain and the compressed bytes.
     return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"` };
   };

@@ -15,6 +15,7 @@ import { pageHeaders } from './access/form-page.ts';
 import { asksForPage, refusalPage, sendRefusalPage } from './access/refusal-pages.ts';
 import { SIGN_ON_PATHS } from './access/single-sign-on.ts';
 import { PASSWORD_PATH } from './access/password-page.ts';
+import { htmlBelow } from './path-prefix.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
 import { REGISTER_PATH } from './access/register-page.ts';
 import { setCommonHeaders } from './reply-headers.ts';
@@ -97,10 +98,12 @@ interface WireError extends NodeJS.ErrnoException {
 /** Answers CONNECT and what Node's parser refuses, after the responses to earlier requests. */
 export class WireErrors {
   readonly #requestId: () => string;
+  readonly #prefix: string;
   readonly #exchanges = new WeakMap<Duplex, Map<ServerResponse, IncomingMessage>>();
 
-  constructor(requestId: () => string) {
+  constructor(requestId: () => string, prefix: string) {
     this.#requestId = requestId;
+    this.#prefix = prefix;
   }
 
   watch(server: Pick<Server, 'on'>): void {
@@ -125,11 +128,16 @@ export class WireErrors {
     this.#refuse(socket, refused, isOfBrowser(error.rawPacket));
   }
 
+  #pageOf(refused: Unrouted): string | null {
+    const page = refusalPage({ headers: {} }, refused);
+    return page === null ? null : htmlBelow(page, this.#prefix);
+  }
+
   #refuse(socket: Duplex, refused: Unrouted, asPage = false): void {
     const pending = this.#exchanges.get(socket) ?? new Map<ServerResponse, IncomingMessage>();
     answerInTurn(socket, pending, () => {
       if ([...pending.keys()].some(({ headersSent }) => headersSent)) socket.destroy();
-      else answerOnSocket(socket, refused, this.#requestId(), asPage);
+      else answerOnSocket(socket, refused, this.#requestId(), asPage ? this.#pageOf(refused) : null);
     });
   }
 }
@@ -144,12 +152,15 @@ function unknownMethod({ code, rawPacket }: WireError): Unrouted | null {
   return url === '' || METHODS.includes(method) ? null : unknownRoute(method, url);
 }
 
-/** Answers without a parsed request, and closes. */
-export function answerOnSocket(socket: Duplex, refused: Unrouted, requestId: string, asPage = false): void {
+/** Answers without a parsed request, by JSON without a page, and closes. */
+export function answerOnSocket(
+  socket: Duplex,
+  { code, message, allow }: Unrouted,
+  requestId: string,
+  shown: string | null = null,
+): void {
   if (!socket.writable) return void socket.destroy();
-  const { code, message, allow } = refused;
   const { status } = errorKinds[code];
-  const shown = asPage ? refusalPage({ headers: {} }, refused) : null;
   const body = shown ?? JSON.stringify({ message });
   const own = shown === null ? { 'content-type': JSON_TYPE } : { 'content-type': HTML_TYPE, ...pageHeaders };
   const head = [

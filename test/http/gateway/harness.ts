@@ -131,7 +131,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
     forwarding,
     authenticate,
     log,
-    apiOrigin: API_ORIGIN,
+    apiUrl: API_ORIGIN,
     issuer: ISSUER,
     ...more,
     portDomain: typeof portDomain === 'function' ? portDomain(port) : portDomain,

@@ -154,7 +154,7 @@ describe('the page for a visitor without a session leads to the login of the API
   });
 
   test('says what to do where the API has a loopback address only', async () => {
-    const harness = await withLinks({ apiOrigin: 'http://127.0.0.1:8080', portDomain: 'gpu.test' });
+    const harness = await withLinks({ apiUrl: 'http://127.0.0.1:8080', portDomain: 'gpu.test' });
     const path = `/notebook/${A}/`;
     const headers = { accept: 'text/html', host: 'gpu.test' };
     const { body } = await ask(harness, path, { headers });

@@ -33,7 +33,7 @@ test('cuts every open connection at a revocation, in any order of earlier connec
     {
       forwarding: { route, session: async () => null, share: async () => null },
       authenticate: async () => ({ accountId: ALICE, scopes: null }),
-      apiOrigin: API_ORIGIN,
+      apiUrl: API_ORIGIN,
       onRevoked: () => () => {},
       log,
     },
@@ -70,7 +70,7 @@ test('checks the other holders when one check fails, with one warning', async ()
         share: async () => null,
       },
       authenticate: async () => ({ accountId: ALICE, scopes: null }),
-      apiOrigin: API_ORIGIN,
+      apiUrl: API_ORIGIN,
       onRevoked: (look) => {
         tell = look;
         return () => {};

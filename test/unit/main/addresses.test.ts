@@ -5,6 +5,7 @@ import {
   apiHostsOf,
   nodePortAddressOf,
   openUrl,
+  passwordUrl,
   portUrls,
   sharedParent,
   shareUrl,
@@ -209,4 +210,14 @@ test('pages of listed origins may call the API; a path or a star is no origin', 
   expect(readConfig({ BERTH_CORS_ORIGINS: given }).corsOrigins).toEqual(['https://a.example', 'http://localhost:3000']);
   for (const bad of ['*', 'a.example', 'null', 'file:///x', 'https://a.example,'])
     expect(() => readConfig({ BERTH_CORS_ORIGINS: bad }), bad).toThrow(/BERTH_CORS_ORIGINS/);
+});
+
+test('the API may be below a path, which its links keep', () => {
+  for (const given of ['https://example.org/berth', 'https://example.org/berth/', 'HTTPS://Example.org/berth//']) {
+    const config = readConfig({ BERTH_API_URL: given });
+    expect(config.apiUrl).toBe('https://example.org/berth');
+    const { apiUrl } = addressesOf(config, { api: 8080, gateway: 8081 });
+    expect(passwordUrl({ apiUrl }, 't')).toBe('https://example.org/berth/password?token=t');
+  }
+  expect(readConfig({ BERTH_API_URL: 'https://example.org:443/' }).apiUrl).toBe('https://example.org');
 });

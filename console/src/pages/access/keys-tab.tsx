@@ -4,6 +4,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { api } from '../../app/api.ts';
+import { base } from '../../app/base.ts';
 import { useFormat } from '../../app/format.ts';
 import { DeleteButton } from '../../parts/delete-button.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
@@ -112,7 +113,7 @@ export function KeysTab({ isCreating, onCreating }: TabProps) {
           title={keys.created(made.name)}
           secret={made.fullKey}
           hint={keys.once}
-          example={`curl -H 'X-API-Key: ${made.fullKey}' ${window.location.origin}/api/balance`}
+          example={`curl -H 'X-API-Key: ${made.fullKey}' ${window.location.origin}${base}/api/balance`}
           onClose={() => setMade(undefined)}
         />
       )}

@@ -7,6 +7,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { ApiError } from '../../../../src/contract/client.ts';
 import { WAIT_HEADER } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
+import { base } from '../../app/base.ts';
 import { useFormat } from '../../app/format.ts';
 import { CopyItem } from '../../parts/copy-item.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
@@ -23,7 +24,7 @@ const FRESH_MS = 4 * 60_000;
 /** `waits`: for a place, as the button does while none is free. */
 const curlOf = (body: LaunchBody, waits: boolean): string =>
   [
-    `curl ${window.location.origin}/api/instance/create`,
+    `curl ${window.location.origin}${base}/api/instance/create`,
     `  -H 'Content-Type: application/json' -H "X-API-Key: $BERTH_API_KEY"`,
     ...(waits ? [`  -H '${WAIT_HEADER}: true'`] : []),
     `  -d '${JSON.stringify(body).replaceAll("'", String.raw`'\''`)}'`,

@@ -3,6 +3,7 @@ import { Group, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle, IconCircleCheck, IconCircleX, IconInfoCircle, type Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
+import { base } from '../../../app/base.ts';
 import { useFormat } from '../../../app/format.ts';
 import { useSession } from '../../../app/session.ts';
 import { ButtonLink } from '../../../parts/links.tsx';
@@ -21,7 +22,7 @@ const PAGE = { currentPage: 1, pageSize: 200 };
 /** The probe that load balancers ask; it answers without a login. */
 async function readiness(): Promise<HealthFacts['ready']> {
   try {
-    const response = await fetch('/readyz');
+    const response = await fetch(`${base}/readyz`);
     const body: { ready?: boolean; text?: string; message?: string } = await response.json();
     return { ready: response.ok && body.ready !== false, text: body.text ?? body.message ?? '' };
   } catch (error) {

@@ -2,9 +2,10 @@
 import { ApiError } from '../../../../../src/contract/client.ts';
 import { errorCodes, plainError } from '../../../../../src/contract/common.ts';
 import { fileUrl } from '../../../../../src/contract/storage/file.ts';
+import { base } from '../../../app/base.ts';
 import type { SendOptions } from './uploads.ts';
 
-export const addressOfFile = (volumeId: string, path: string): string => `/api${fileUrl(volumeId, path)}`;
+export const addressOfFile = (volumeId: string, path: string): string => `${base}/api${fileUrl(volumeId, path)}`;
 
 export function sendFile(
   volumeId: string,
