@@ -61,7 +61,7 @@ const SHARE_OF_GPUS = 7 / 8;
 
 /** Dollars an hour, until an operator sets prices. */
 const CORE_PRICE = 0.02;
-/** By the first word of the model's name after its maker; rounded prices of public clouds, 2026. */
+/** By a word of the model's name; rounded prices of public clouds, 2026. */
 const gpuPrices: Record<string, number> = {
   B200: 5,
   H200: 3.2,
@@ -76,6 +76,7 @@ const gpuPrices: Record<string, number> = {
   L4: 0.45,
   V100: 0.5,
   T4: 0.3,
+  MI300X: 2,
 };
 const OTHER_GPU_PRICE = 0.8;
 
@@ -154,7 +155,8 @@ export function typesOfMachines(machines: readonly Machine[], options: TypeOptio
 const wordsOf = (model: string): string[] => model.replace(/^(NVIDIA|AMD) /, '').split(/[^\w.]+/);
 const shortName = (model: string): string => wordsOf(model).join('-').toLowerCase();
 const firstModel = ([first]: Machine['gpus']): string | undefined => first?.card ?? first?.name;
-const gpuPriceOf = (model: string): number => gpuPrices[wordsOf(model)[0] ?? ''] ?? OTHER_GPU_PRICE;
+const gpuPriceOf = (model: string): number =>
+  gpuPrices[wordsOf(model).find((word) => Object.hasOwn(gpuPrices, word)) ?? ''] ?? OTHER_GPU_PRICE;
 const sum = (numbers: readonly number[]): number => numbers.reduce((all, one) => all + one, 0);
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */

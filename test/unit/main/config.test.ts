@@ -324,6 +324,20 @@ describe('the first types', () => {
     ]);
   });
 
+  test('have the price of their model wherever its name has it', () => {
+    const priceOf = (name: string) =>
+      typesThatFit({ ...machine(2, 9), gpus: [{ name }] }).at(-1)?.pricesMicros.perHour ?? expect.fail('no type');
+    const model = (perHour: number) => BigInt(Math.round((perHour + 0.02) * 1_000_000));
+    for (const [name, perHour] of [
+      ['Tesla T4', 0.3],
+      ['Tesla V100-SXM2-16GB', 0.5],
+      ['NVIDIA GH200 480GB', 2],
+      ['AMD INSTINCT MI300X OAM', 2],
+      ['NVIDIA GeForce RTX 4090', 0.8],
+    ] as const)
+      expect(priceOf(name), name).toBe(model(perHour));
+  });
+
   test('fit on one host, on a simulated machine of any size', () => {
     const types = typesThatFit(machine(1_000_000, 976_562, 64));
     expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
