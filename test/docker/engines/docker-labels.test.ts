@@ -14,16 +14,18 @@ onDocker((made) => ({ fixture, subject } = made));
 
 const gpus = ['GPU-0', 'GPU-1'];
 
-/** Image from the fixture's, with these labels. */
-async function labelledImage(found: Record<string, string>): Promise<string> {
+/** Image from the fixture's, with these instructions. */
+async function imageWith(changes: readonly string[]): Promise<string> {
   const [repo, tag] = ['berth.local/test-labelled', newInstanceId()];
   const container = await fixture.docker.createContainer({ Image: fixture.imageRef, Entrypoint: ['true'] });
-  const changes = Object.entries(found).map(([name, value]) => `LABEL ${name}=${value}`);
-  await container.commit({ repo, tag, changes });
+  await container.commit({ repo, tag, changes: changes.join('\n') });
   await container.remove({ force: true });
   subject.after(() => fixture.docker.getImage(`${repo}:${tag}`).remove({ force: true }));
   return `${repo}:${tag}`;
 }
+
+const labelledImage = (found: Record<string, string>): Promise<string> =>
+  imageWith(Object.entries(found).map(([name, value]) => `LABEL ${name}=${value}`));
 
 /** GPUs that the next launch gets on a host with `gpus`. */
 async function freeGpus(): Promise<readonly string[]> {
@@ -58,5 +60,15 @@ describe('labels of an image', () => {
     subject.after(() => container.remove({ force: true }));
     await container.start();
     expect(await freeGpus()).toEqual(gpus);
+  });
+});
+
+describe('variables of an image', () => {
+  it('ask for no GPUs, of a runtime or hook that Berth does not know either', async () => {
+    const asking = ['NVIDIA_VISIBLE_DEVICES=all', 'AMD_VISIBLE_DEVICES=all', 'NVIDIA_MOFED=enabled'];
+    const spec = subject.spec({ imageRef: await imageWith(asking.map((line) => `ENV ${line}`)) });
+    await subject.ensure(spec);
+    const { stdout } = await subject.exec(spec.id, 'sh', '-c', "tr '\\0' '\\n' </proc/1/environ");
+    expect(stdout.split('\n').filter((line) => /^(NVIDIA|AMD)_/.test(line))).toEqual(['NVIDIA_VISIBLE_DEVICES=void']);
   });
 });

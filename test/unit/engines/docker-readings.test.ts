@@ -199,7 +199,10 @@ describe('create options', () => {
     expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('DeviceRequests');
     const rich = { ...placement, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
     expect(createOptions(spec, rich).HostConfig?.StorageOpt).toEqual({ size: '10G' });
-    expect(createOptions(spec, rich).Env).toContain('NVIDIA_VISIBLE_DEVICES=void');
+    for (const without of [rich, placement])
+      expect(createOptions(spec, without).Env).toEqual(
+        expect.arrayContaining(['NVIDIA_VISIBLE_DEVICES=void', 'AMD_VISIBLE_DEVICES']),
+      );
     const withGpu = createOptions({ ...spec, gpus: 1 }, { ...rich, gpuIds: ['GPU-1'] });
     expect(withGpu.HostConfig?.DeviceRequests).toEqual([
       { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu']] },

@@ -153,6 +153,7 @@ const NOT_OF_IMAGES = [
   'NVIDIA_GDRCOPY',
   'NVIDIA_MOFED',
   'NVIDIA_GDS',
+  'AMD_VISIBLE_DEVICES',
 ];
 
 /** Without `display`, which brings an X server's files and lets a container reach it. */
@@ -167,9 +168,10 @@ function driverParts(imageEnv: readonly string[]): string {
 
 /** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
 function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): string[] {
-  if (gpuDriver === null) return [];
-  const visible = gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.map(withoutTurn).join(',') : 'void';
-  return [`NVIDIA_VISIBLE_DEVICES=${visible}`, driverParts(imageEnv), ...NOT_OF_IMAGES];
+  const byRuntime = gpuDriver === 'nvidia' ? gpuIds : [];
+  const visible = byRuntime.map(withoutTurn).join(',') || 'void';
+  const parts = gpuDriver === null ? [] : [driverParts(imageEnv)];
+  return [`NVIDIA_VISIBLE_DEVICES=${visible}`, ...parts, ...NOT_OF_IMAGES];
 }
 
 const deviceOf = (node: string) => ({ PathOnHost: node, PathInContainer: node, CgroupPermissions: 'rw' });
