@@ -27,17 +27,19 @@ onDocker((made) => {
 const run = promisify(execFile);
 const uuids = [cardOf(0), cardOf(1)].map((card) => card['uuid'] ?? '');
 
-/** Create request without what only the runtime of cards knows. */
-function withoutCards(body: string): string {
-  const { HostConfig, ...rest } = JSON.parse(body);
-  return JSON.stringify({ ...rest, HostConfig: { ...HostConfig, DeviceRequests: [] } });
-}
-
 /**
- * The daemon, with the older runtime of cards; counts commands that are run in instances. Starts
- * wait until `creates` containers were created.
+ * The daemon, with the older runtime of cards, and with devices of CDI; has commands that are run
+ * in instances, and requests of devices, which the daemon does not see. Starts wait until `creates`
+ * containers were created.
  */
-function withRuntime({ creates = 0 } = {}) {
+function withRuntime({ creates = 0, discovered = [] as string[] } = {}) {
+  const asked: unknown[] = [];
+  const DiscoveredDevices = discovered.map((ID) => ({ Source: 'cdi', ID }));
+  function withoutCards(body: string): string {
+    const { HostConfig, ...rest } = JSON.parse(body);
+    asked.push(HostConfig.DeviceRequests);
+    return JSON.stringify({ ...rest, HostConfig: { ...HostConfig, DeviceRequests: [] } });
+  }
   const socketPath = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
   const commands: string[] = [];
   let created = 0;
@@ -57,7 +59,8 @@ function withRuntime({ creates = 0 } = {}) {
           return void answer.pipe(response);
         }
         const info = JSON.parse(await text(answer));
-        response.end(JSON.stringify({ ...info, Runtimes: { ...info.Runtimes, nvidia: { path: 'nvidia' } } }));
+        const Runtimes = { ...info.Runtimes, nvidia: { path: 'nvidia' } };
+        response.end(JSON.stringify({ ...info, Runtimes, DiscoveredDevices }));
       };
       void pass();
     });
@@ -66,7 +69,7 @@ function withRuntime({ creates = 0 } = {}) {
     onward.removeHeader('content-length');
     void text(request).then((body) => onward.end(withoutCards(body)));
   });
-  return { server, commands };
+  return { server, commands, asked };
 }
 
 /** Starts an instance of the label that has one plain device. */
@@ -150,6 +153,30 @@ it('makes the nodes of a card devices of the container, where the older runtime 
     // Past the proxy, which passes no upgraded connection.
     const { stdout } = await subject.exec(spec.id, 'ls', places.dev);
     expect(stdout.trim().split('\n')).toEqual(['nvidia0', 'nvidiactl']);
+    await engine.stop();
+  });
+});
+
+it('gives AMD cards that the engine lists, one to an instance', async () => {
+  const smi = await makeFakeSmi();
+  onTestFinished(() => smi.remove());
+  await smi.show([cardOf(0)]);
+  const amd = ['amd.com/gpu=0', 'amd.com/gpu=1'];
+  const { server, asked } = withRuntime({ discovered: [...amd, 'amd.com/gpu=all'] });
+  await withSocket(fixture, server, async (socketPath) => {
+    const engine = fixture.make({ endpoint: { socketPath }, cards: { smi: smi.program } });
+    const { devices, capacity } = await engine.probe(deadline());
+    expect(devices.map(({ id, name }) => [id, name])).toEqual([
+      [uuids[0], 'NVIDIA H200'],
+      ['amd.com/gpu=0', 'AMD'],
+      ['amd.com/gpu=1', 'AMD'],
+    ]);
+    expect(capacity.gpus).toEqual({ 'NVIDIA H200': 1, AMD: 2 });
+    const both = [subject.spec({ gpus: 1, gpuName: 'AMD' }), subject.spec({ gpus: 1, gpuName: 'AMD' })];
+    for (const spec of both) await engine.ensure(spec, deadline());
+    expect(asked).toEqual(amd.map((id) => [{ Driver: 'cdi', DeviceIDs: [id] }]));
+    const usages = await engine.usage([both[0]?.id ?? expect.fail('no instance')], deadline());
+    expect([...usages.values()].map(({ gpus }) => gpus)).toEqual([null]);
     await engine.stop();
   });
 });

@@ -12,6 +12,7 @@ import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
+import { readAmdGpus } from './amd-cards.ts';
 import { askSmi, makeReadCards } from './cards.ts';
 import { deviceOf, givenGpus, type GpuDriver, type GpuTurns, type HostGpu, type TurnsAmong } from './host-gpus.ts';
 import { whyNoGpus } from './missing-gpus.ts';
@@ -213,6 +214,8 @@ async function factsOf(
   const offersGpus = hasRuntime || discovered.length > 0;
   const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
   const given = givenGpus(discovered, hasRuntime, cards, turns.ofCards);
+  const amd = await readAmdGpus(discovered, local ? undefined : null);
+  const gpus = [...given.gpus, ...amd];
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const userNamespace = local ? await readIdRange(info) : null;
@@ -234,9 +237,10 @@ async function factsOf(
     rootDiskLimit: await canLimitRootDisk(info, local),
     dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
-    ...given,
+    gpuDriver: given.gpuDriver ?? (amd.length > 0 ? 'cdi' : null),
+    gpus,
     turnsAmong: turns.among,
-    whyNoGpus: local && given.gpus.length === 0 ? await whyNoGpus() : null,
+    whyNoGpus: local && gpus.length === 0 ? await whyNoGpus() : null,
     // Elsewhere connections are relayed.
     dial: networksAreLocal || !local,
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,

@@ -9,6 +9,7 @@ import { containerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';
 import { volumeMount } from '../../../docker/helper-container.ts';
+import { isAmd } from '../client/amd-cards.ts';
 import { withoutTurn } from '../client/host-gpus.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { instanceFilter } from './call-filter.ts';
@@ -168,7 +169,7 @@ function driverParts(imageEnv: readonly string[]): string {
 
 /** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
 function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): string[] {
-  const byRuntime = gpuDriver === 'nvidia' ? gpuIds : [];
+  const byRuntime = gpuDriver === 'nvidia' ? gpuIds.filter((id) => !isAmd(id)) : [];
   const visible = byRuntime.map(withoutTurn).join(',') || 'void';
   const parts = gpuDriver === null ? [] : [driverParts(imageEnv)];
   return [`NVIDIA_VISIBLE_DEVICES=${visible}`, ...parts, ...NOT_OF_IMAGES];
@@ -176,7 +177,9 @@ function gpuEnv({ gpuIds, imageEnv = [], host: { gpuDriver } }: CreateContext): 
 
 const deviceOf = (node: string) => ({ PathOnHost: node, PathInContainer: node, CgroupPermissions: 'rw' });
 
+const cdiName = (id: string): string => (isAmd(id) ? id : `nvidia.com/gpu=${withoutTurn(id)}`);
+
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>
-  host.gpuDriver === 'cdi'
-    ? { Driver: 'cdi', DeviceIDs: ids.map((id) => `nvidia.com/gpu=${withoutTurn(id)}`) }
+  host.gpuDriver === 'cdi' || ids.some(isAmd)
+    ? { Driver: 'cdi', DeviceIDs: ids.map(cdiName) }
     : { Driver: 'nvidia', DeviceIDs: ids.map(withoutTurn), Capabilities: [['gpu']] };

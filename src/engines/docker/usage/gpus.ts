@@ -4,6 +4,7 @@ import type { DockerClient } from '../../../docker/docker-client.ts';
 import { mayOpen, type CardNodes } from '../cards/card-nodes.ts';
 import type { CardWatch } from '../cards/card-watch.ts';
 import { unknownFigures } from '../cards/readings.ts';
+import { isAmd } from '../client/amd-cards.ts';
 import type { Host } from '../client/host-facts.ts';
 import { runCommand } from '../exec/exec.ts';
 import type { Run } from './readings.ts';
@@ -39,7 +40,7 @@ export function makeReadGpus({ client, host, cards, cardNodes }: GpuDeps): ReadG
 
   return async function readGpus(run: Run, signal: AbortSignal): Promise<GpuUsage[] | null> {
     const { pid, gpuIds } = run;
-    if (gpuIds.length === 0) return null;
+    if (gpuIds.length === 0 || gpuIds.some(isAmd)) return null;
     const taken = await Promise.all(gpuIds.map((id) => isTaken(id, pid, signal)));
     const gpus = await readFigures(run, signal);
     if (!taken.includes(true)) return gpus;
