@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest';
 import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
+import { makeHealthChecks } from '../../../src/control/compute/instances/health.ts';
+import { makeSampler } from '../../../src/control/compute/inside/metrics/sampler.ts';
+import { SAMPLE_MS } from '../../../src/domain/compute/metrics.ts';
 import { lostGpuOf, type Instance } from '../../../src/domain/compute/instance.ts';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
@@ -7,6 +10,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { machineOf, makeSizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
+import { sweeping } from './sweeping.ts';
 import { DAY_MS, entriesOf, eventsOf } from './paid-time-fixture.ts';
 
 const isHealthy =
@@ -92,6 +96,42 @@ onBothEngines('health', (open) => {
       },
     };
   }
+
+  test('finds a lost GPU by the next check after a sample, not once a round', async () => {
+    const world = await makeSizedWorld(await open(), machineOf(4, 8, 1), {
+      'gpu.1': { cpuCores: 1, memoryGB: 2, gpuCount: 1 },
+    });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.of('gpu.1'), null);
+    await world.until(instanceId, hasStatus('Running'));
+    const { deps } = sweeping(world);
+    const clock = { ms: Date.now() };
+    const due: unknown[] = [];
+    const time = { ...deps.time, now: () => clock.ms, elapsed: () => 0 };
+    const taken = { isTaken: true } as const;
+    const { engine } = world.drivers;
+    const usage = engine.usage.bind(engine);
+    const sampler = makeSampler({ ...deps, time });
+    const checks = makeHealthChecks({
+      ...deps,
+      time,
+      sampler,
+      changes: { publish: (change) => void due.push(change) },
+    });
+    await sampler.tick();
+    await checks.check();
+    expect(due).toEqual([]);
+    engine.usage = async (...given) =>
+      new Map(
+        [...(await usage(...given))].map(([id, one]) => [
+          id,
+          { ...one, gpus: one.gpus?.map((gpu) => ({ ...gpu, ...taken })) ?? null },
+        ]),
+      );
+    clock.ms += SAMPLE_MS;
+    await sampler.tick();
+    await checks.check();
+    expect(due).toEqual([{ subject: 'instance', isDue: true }]);
+  });
 
   test('names a GPU that the host has taken, once, and charges for none until the next run', async () => {
     const { world, row, launch, loseGpu, restart } = await makeGpuWorld();

@@ -213,7 +213,18 @@ describe('findings about a card', () => {
     // The next list of cards does not have it.
     watched.follow([gpuOf(0)]);
     expect(reasonsOf(watched, 1)).toEqual([['gpuLost', '']]);
-    expect([watched.isLost('0'), watched.isLost('1')]).toEqual([false, true]);
+    await eventually(() => watched.isLost('1'));
+    expect(watched.isLost('0')).toBe(false);
+  });
+
+  it('have a card lost for its instance after three rounds of the others, however long a round is', async () => {
+    const [smi, watched] = await watch([cardOf(0), cardOf(1)], 2, { now: () => 0 });
+    await eventually(() => busyOf(watched, 1) === 0);
+    await smi.show([cardOf(0, { 'utilization.gpu': '2' })]);
+    await eventually(() => watched.isLost('1'));
+    expect(watched.isLost('0')).toBe(false);
+    await smi.show([cardOf(0), cardOf(1)]);
+    await eventually(() => !watched.isLost('1'));
   });
 
   it('take no card from instances while the driver says nothing of any', async () => {

@@ -19,7 +19,7 @@ const SILENT_TIMES = 2;
 const MAX_ANSWERS = 10_000;
 
 export interface HealthDeps extends TaskDeps {
-  sampler: Pick<Sampler, 'latestOf'>;
+  sampler: Pick<Sampler, 'latestOf' | 'lackingGpu'>;
 }
 
 export interface HealthChecks {
@@ -55,7 +55,7 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
   };
 
   const next = async (): Promise<Set<string>> => {
-    const again = new Set(silent.keys());
+    const again = new Set([...silent.keys(), ...sampler.lackingGpu()]);
     if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;
     if (cursor === '') roundFromMs = time.elapsed();
     const fresh = await idsWithNodePorts(store.read, cursor, AT_ONCE);

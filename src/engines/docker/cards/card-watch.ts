@@ -19,6 +19,8 @@ interface WatchedCard {
   figures: CardReading['figures'];
   firstMs: number;
   atMs: number;
+  /** Round of its last reading. */
+  round: number;
   /** Last line that says that the card is lost. */
   lostAtMs: number;
   found: Map<string, { finding: CardFinding; atMs: number }>;
@@ -61,6 +63,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   const { signal } = stopping;
   const uuids = new Map<string, string>();
   const parts = new Map<string, string>();
+  let round = 0;
   /** Lost since before the first reading. */
   let missing = new Map<string, number>();
   let watching: Promise<unknown> | undefined;
@@ -89,11 +92,14 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     const known = reading.uuid === null ? atPlace(reading.place) : cards.get(reading.uuid);
     const atMs = now();
     const { place: at } = reading;
-    const first = { firstMs: atMs, atMs, lostAtMs: -Infinity, found: new Map(), place: at, figures: unknownFigures };
-    const card: WatchedCard = known ?? first;
+    const times = { firstMs: atMs, atMs, round: -1, lostAtMs: -Infinity };
+    const card: WatchedCard = known ?? { ...times, found: new Map(), place: at, figures: unknownFigures };
     if (reading.uuid !== null) cards.set(reading.uuid, card);
     if (reading.isLost) noteLost(card);
-    else Object.assign(card, { place: reading.place, figures: reading.figures, atMs });
+    else {
+      if (card.round === round) round += 1;
+      Object.assign(card, { place: reading.place, figures: reading.figures, atMs, round });
+    }
     note(card, findingsOf(reading));
     return true;
   }
@@ -138,9 +144,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     if (sinceMs !== undefined) return now() - sinceMs > 2 * INTERVAL_MS;
     const card = cardOf(id);
     if (card === undefined) return false;
-    const isRead = ({ atMs }: WatchedCard): boolean => now() - atMs < STALE_MS;
-    if (card.lostAtMs - card.atMs > 2 * INTERVAL_MS) return true;
-    return now() - card.atMs > LOST_MS && [...cards.values()].some(isRead);
+    return card.lostAtMs - card.atMs > 2 * INTERVAL_MS || round - card.round > 2;
   }
 
   return {

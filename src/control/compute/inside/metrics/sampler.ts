@@ -53,6 +53,8 @@ const MINUTE_ROW_RETENTION_MS = 2 * HOUR_MS;
 export interface Sampler {
   tick(): Promise<void>;
   latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
+  /** Instances whose last sample lacks a GPU. */
+  lackingGpu(): string[];
   samplesOf(id: string): readonly MetricsSpan[];
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
   /** Minutes that no stored hour has. */
@@ -174,6 +176,8 @@ export function makeSampler(deps: TaskDeps): Sampler {
       if (!series?.last || !span || Math.abs(time.now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
+    lackingGpu: () =>
+      [...seriesById].flatMap(([id, { last }]) => (last?.reading.gpus?.some(({ isTaken }) => isTaken) ? [id] : [])),
     memoryOf: (id) => minutesInMemory(seriesById.get(id) ?? emptySeries()),
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
