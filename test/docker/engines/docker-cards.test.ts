@@ -32,7 +32,7 @@ const uuids = [cardOf(0), cardOf(1)].map((card) => card['uuid'] ?? '');
  * in instances, and requests of devices, which the daemon does not see. Starts wait until `creates`
  * containers were created.
  */
-function withRuntime({ creates = 0, discovered = [] as string[] } = {}) {
+function withRuntime({ creates = 0, discovered = [] as string[], more = {} } = {}) {
   const asked: unknown[] = [];
   const DiscoveredDevices = discovered.map((ID) => ({ Source: 'cdi', ID }));
   function withoutCards(body: string): string {
@@ -60,7 +60,7 @@ function withRuntime({ creates = 0, discovered = [] as string[] } = {}) {
         }
         const info = JSON.parse(await text(answer));
         const Runtimes = { ...info.Runtimes, nvidia: { path: 'nvidia' } };
-        response.end(JSON.stringify({ ...info, Runtimes, DiscoveredDevices }));
+        response.end(JSON.stringify({ ...info, Runtimes, DiscoveredDevices, ...more }));
       };
       void pass();
     });
@@ -179,6 +179,23 @@ it('gives AMD cards that the engine lists, one to an instance', async () => {
     expect([...usages.values()].map(({ gpus }) => gpus)).toEqual([null]);
     await engine.stop();
   });
+});
+
+it('offers no card of an engine that ignores requests of devices, as Podman', async () => {
+  const smi = await makeFakeSmi();
+  onTestFinished(() => smi.remove());
+  await smi.show([cardOf(0)]);
+  const devicesOf = async (more: object): Promise<unknown> => {
+    let found: unknown;
+    await withSocket(fixture, withRuntime({ more }).server, async (socketPath) => {
+      const engine = fixture.make({ endpoint: { socketPath }, cards: { smi: smi.program } });
+      found = (await engine.probe(deadline())).devices.map(({ name }) => name);
+      await engine.stop();
+    });
+    return found;
+  };
+  expect(await devicesOf({})).toEqual(['NVIDIA H200']);
+  expect(await devicesOf({ BuildahVersion: '1.28.2' })).toEqual([]);
 });
 
 /** A host with two cards, and a stopped instance of the second. */

@@ -205,7 +205,7 @@ describe('GPUs for instances', () => {
 });
 
 describe('the reason for no GPU', () => {
-  const machineOf = async (cards: string[], { driver = '', osRelease = '' }) => {
+  const machineOf = async (cards: string[], { driver = '', osRelease = '', podman = false }) => {
     const root = await procOf({});
     for (const [nth, vendorAndClass] of cards.entries()) {
       const [vendor = '', kind = ''] = vendorAndClass.split(' ');
@@ -215,7 +215,8 @@ describe('the reason for no GPU', () => {
     }
     for (const [name, text] of Object.entries({ driver, osRelease }))
       if (text !== '') await writeFile(join(root, name), text);
-    return whyNoGpus({ devices: join(root, 'pci'), driver: join(root, 'driver'), osRelease: join(root, 'osRelease') });
+    const places = { devices: join(root, 'pci'), driver: join(root, 'driver'), osRelease: join(root, 'osRelease') };
+    return whyNoGpus({ podman }, places);
   };
   const card = '0x10de 0x030200';
   const driver = 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04';
@@ -227,6 +228,7 @@ describe('the reason for no GPU', () => {
 
   it('names what is missing, with the command of the system', async () => {
     expect(await machineOf([card, card], {})).toMatch(/has 2 NVIDIA cards and no NVIDIA driver is loaded/);
+    expect(await machineOf([card], { driver, podman: true })).toMatch(/has an NVIDIA card, and Podman .* use Docker/);
     const ubuntu = 'NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\n';
     expect(await machineOf([card], { driver, osRelease: ubuntu })).toMatch(
       /has an NVIDIA card, .*"apt-get install -y nvidia-container-toolkit".*"nvidia-ctk cdi generate --output=\/etc\/cdi\/nvidia.yaml"/,

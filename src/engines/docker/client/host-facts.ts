@@ -210,7 +210,8 @@ async function factsOf(
   turns: SizesConfig['turns'] = { ofCards: {}, among: 'account' },
 ): Promise<EngineFacts> {
   const discovered = info.DiscoveredDevices ?? [];
-  const hasRuntime = info.Runtimes?.['nvidia'] !== undefined;
+  const podman = typeof info.BuildahVersion === 'string';
+  const hasRuntime = !podman && info.Runtimes?.['nvidia'] !== undefined;
   const offersGpus = hasRuntime || discovered.length > 0;
   const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
   const given = givenGpus(discovered, hasRuntime, cards, turns.ofCards);
@@ -219,7 +220,6 @@ async function factsOf(
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const userNamespace = local ? await readIdRange(info) : null;
-  const podman = typeof info.BuildahVersion === 'string';
   // Rootless engines and Docker Desktop hold their networks in a namespace or virtual machine.
   const onThisKernel = isThisKernel(info, local);
   const networksAreLocal = onThisKernel && !rootless;
@@ -240,7 +240,7 @@ async function factsOf(
     gpuDriver: given.gpuDriver ?? (amd.length > 0 ? 'cdi' : null),
     gpus,
     turnsAmong: turns.among,
-    whyNoGpus: local && gpus.length === 0 ? await whyNoGpus() : null,
+    whyNoGpus: local && gpus.length === 0 ? await whyNoGpus({ podman }) : null,
     // Elsewhere connections are relayed.
     dial: networksAreLocal || !local,
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,

@@ -24,7 +24,10 @@ const here: Places = {
 };
 
 /** Null: no card, or not known. Else the end of a sentence about the region. */
-export async function whyNoGpus({ devices, driver, osRelease }: Places = here): Promise<string | null> {
+export async function whyNoGpus(
+  { podman }: { podman: boolean },
+  { devices, driver, osRelease }: Places = here,
+): Promise<string | null> {
   const read = (file: string): Promise<string> => readFile(file, 'utf8').catch(() => '');
   const names = await readdir(devices).catch(() => []);
   const cards = await Promise.all(
@@ -38,6 +41,8 @@ export async function whyNoGpus({ devices, driver, osRelease }: Places = here): 
   const have = `the machine has ${count === 1 ? 'an NVIDIA card' : `${count} NVIDIA cards`}`;
   if ((await read(driver)) === '')
     return `${have} and no NVIDIA driver is loaded: install one for this kernel, and check it with "nvidia-smi"`;
+  if (podman)
+    return `${have}, and Podman ignores requests of devices at its Docker-compatible API: use Docker as the engine`;
   const ids = /^ID(?:_LIKE)?=.*$/gm;
   const system = ((await read(osRelease)).match(ids) ?? []).join(' ');
   const install = managers.find(([known]) => known.test(system))?.[1];
