@@ -91,9 +91,8 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     if (reading === null) return false;
     const known = reading.uuid === null ? atPlace(reading.place) : cards.get(reading.uuid);
     const atMs = now();
-    const { place: at } = reading;
     const times = { firstMs: atMs, atMs, round: -1, lostAtMs: -Infinity };
-    const card: WatchedCard = known ?? { ...times, found: new Map(), place: at, figures: unknownFigures };
+    const card: WatchedCard = known ?? { ...times, found: new Map(), place: reading.place, figures: unknownFigures };
     if (reading.uuid !== null) cards.set(reading.uuid, card);
     if (reading.isLost) noteLost(card);
     else {

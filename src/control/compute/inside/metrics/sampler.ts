@@ -72,6 +72,11 @@ async function writeSamples(store: Store, atMs: number, all: readonly InstanceSa
   }
 }
 
+const lacksGpu = ({ last }: Series<Usage>): boolean => last?.reading.gpus?.some(({ isTaken }) => isTaken) === true;
+
+const hoursOf = (id: string, series: Series<Usage>, nowMs: number) =>
+  wholeHours(series, nowMs).map(([atMs, minutes]) => ({ id, series, atMs, minutes }));
+
 export function makeSampler(deps: TaskDeps): Sampler {
   const { store, regions, time, log, stopping } = deps;
   const seriesById = new Map<string, Series<Usage>>();
@@ -131,9 +136,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   }
 
   async function endHours(nowMs: number): Promise<void> {
-    const ended = [...seriesById].flatMap(([id, series]) =>
-      wholeHours(series, nowMs).map(([atMs, minutes]) => ({ id, series, atMs, minutes })),
-    );
+    const ended = [...seriesById].flatMap(([id, series]) => hoursOf(id, series, nowMs));
     for (let at = 0; at < ended.length; at += HOURS_AT_ONCE) {
       const some = ended.slice(at, at + HOURS_AT_ONCE);
       const hours = some.map(({ id, atMs, minutes }): InstanceHour => ({
@@ -176,8 +179,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
       if (!series?.last || !span || Math.abs(time.now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
-    lackingGpu: () =>
-      [...seriesById].flatMap(([id, { last }]) => (last?.reading.gpus?.some(({ isTaken }) => isTaken) ? [id] : [])),
+    lackingGpu: () => [...seriesById].filter(([, series]) => lacksGpu(series)).map(([id]) => id),
     memoryOf: (id) => minutesInMemory(seriesById.get(id) ?? emptySeries()),
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
