@@ -11,6 +11,7 @@ import { engineKinds } from '../domain/regions/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
 import { roles } from '../domain/access/roles.ts';
 import { parseImageRef } from '../domain/regions/image-ref.ts';
+import { stripeModes } from '../domain/money/stripe-mode.ts';
 import { orphanPolicies } from '../domain/compute/orphan.ts';
 import type { GpuTurns } from '../engines/docker/client/host-gpus.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
@@ -253,6 +254,7 @@ const schema = z.object({
   BERTH_ARCHIVE_REGISTRY_PASSWORD: z.string().min(1).optional(),
   ...signOnSettings,
   BERTH_STRIPE_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
+  BERTH_STRIPE_MODE: z.enum(stripeModes).default('live'),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
   BERTH_LOG_FORMAT: z.enum(['auto', 'readable', 'json']).default('auto'),
   DOCKER_HOST: z.string().min(1).optional(),
@@ -402,6 +404,7 @@ function configOf(data: Settings) {
     signOn: signOnOf(data, wrongSetting),
     /** Null: payments by Stripe are off. */
     stripeSecretFile: data.BERTH_STRIPE_SECRET_FILE ?? null,
+    stripeMode: data.BERTH_STRIPE_MODE,
     logLevel: data.BERTH_LOG,
     /** `auto`: readable on a terminal, else JSON. */
     logFormat: data.BERTH_LOG_FORMAT,

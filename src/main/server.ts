@@ -330,6 +330,7 @@ async function makeRunningControl(
     orphans: config.orphans,
     localRegistries: config.localRegistries,
     requestsPerSecond: config.requestsPerSecond,
+    stripeMode: config.stripeMode,
     stripeSecret:
       config.stripeSecretFile === null ? undefined : (await readFile(config.stripeSecretFile, 'utf8')).trim(),
     alone: true,

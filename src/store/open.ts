@@ -17,6 +17,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0007-gpu-use'),
   fromFiles('0009-second-factor'),
   fromFiles('0010-amortization'),
+  fromFiles('0010-payment-claims'),
 ];
 
 export async function openStore(options: {

@@ -30,8 +30,8 @@ const filters = {
   meter: z.enum(meters).describe('Only this meter').optional(),
 };
 
-export const entryKinds = ['charge', 'prepayment', 'deposit', 'grant', 'refund', 'reversal', 'expiry'] as const;
-const sources = ['cash', 'voucher', 'credit', 'uncollected'] as const;
+export const entryKinds = ['charge', 'prepayment', 'deposit', 'grant', 'refund', 'reversal', 'expiry', 'tax'] as const;
+const sources = ['cash', 'voucher', 'credit', 'uncollected', 'tax'] as const;
 
 const entryFilters = {
   ...filters,
@@ -84,7 +84,10 @@ const entry = answer(
     price: decimal('Dollars per unit of metered use, or of a unit of time paid ahead').optional(),
     quantity: decimal('Units: `price` × `quantity` is the amount').optional(),
     reason: text('Why; empty for metered use'),
-    source: oneOfText(sources, 'Money that moved; `uncollected`: nobody could pay, and the balance did not change'),
+    source: oneOfText(
+      sources,
+      'Money that moved; of `uncollected`, which nobody could pay, and of `tax` the balance did not change',
+    ),
     grantId: text('Voucher or credit that moved').optional(),
     periodId: text('ID of the usage period of metered use').optional(),
     reversesId: text('ID of the entry that a reversal or refund takes back').optional(),
@@ -289,7 +292,8 @@ export const statementAnswer = answer('StatementAnswer', {
   movements: z.array(movement).describe('What moved the balances'),
   charges: decimal('Dollars charged, with what nobody could pay'),
   uncollected: decimal('Dollars of it that nobody could pay'),
-  billed: decimal('Dollars of it that cash paid, less refunds to cash'),
+  billed: decimal('Dollars of it that cash paid, less refunds to cash, and `tax`'),
+  tax: decimal('Dollars of tax that payments had, less that of refunds'),
   meters: z.array(statementMeter).describe('Usage by meter'),
   entries: z.array(entry).describe('Deposits, grants, refunds and payments, oldest first, at most 1,000'),
   hasMoreEntries: z.boolean().describe('Whether there are more; `/billing/entries` lists all'),

@@ -1,7 +1,7 @@
 /** The statement of a month: balances, what moved them, and what each resource cost. */
 import { MINUTE_MS } from '../../domain/kernel/durations.ts';
 import { meters } from '../../domain/money/meter.ts';
-import { creditKinds, type CreditKind } from '../../domain/money/purse.ts';
+import { creditKinds, TAX_LEDGER, type CreditKind } from '../../domain/money/purse.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { statementId } from '../../domain/money/statement-id.ts';
 import { monthSpan, type TimeSpan } from '../../domain/money/usage-buckets.ts';
@@ -32,6 +32,7 @@ interface Money {
   balances: { ledger: CreditKind; openingMicros: number; closingMicros: number }[];
   /** Signed sums by kind and ledger; they are the differences of the balances. */
   movements: Movement[];
+  taxMicros: number;
 }
 
 export type ResourceLine = ReportRow & Description;
@@ -43,6 +44,7 @@ interface Totals extends TimeSpan, Money {
   uncollectedMicros: number;
   chargesMicros: number;
   billedMicros: number;
+  taxMicros: number;
   meters: ReportRow[];
   /** Entries that are not metered use, oldest first. */
   entries: EntryRow[];
@@ -79,15 +81,16 @@ export function makeStatements(deps: ReportDeps): Statements {
   const { store, time } = deps;
   const db = store.read;
 
-  const movementsIn = async (accountId: string, span: TimeSpan): Promise<Movement[]> =>
-    movementsOf((await Array.fromAsync(moneyRows(deps, accountId, span, { by: [] }))).flat());
+  const sumsIn = async (accountId: string, span: TimeSpan): Promise<MoneyRow[]> =>
+    (await Array.fromAsync(moneyRows(deps, accountId, span, { by: [] }))).flat();
 
   /** Again if a booking came between: the balances are those of now, taken back. */
   async function moneyIn(accountId: string, span: TimeSpan): Promise<Money> {
     for (let tries = 1; ; tries += 1) {
       const before = await moneyOf(db, accountId);
-      const later = await movementsIn(accountId, { fromMs: span.untilMs, untilMs: END_OF_TIME_MS });
-      const movements = await movementsIn(accountId, span);
+      const later = movementsOf(await sumsIn(accountId, { fromMs: span.untilMs, untilMs: END_OF_TIME_MS }));
+      const rows = await sumsIn(accountId, span);
+      const movements = movementsOf(rows);
       const after = await moneyOf(db, accountId);
       if (creditKinds.some((ledger) => before[ledger] !== after[ledger]) && tries < MAX_TRIES) continue;
       const sum = (list: readonly Movement[], ledger: CreditKind): number =>
@@ -96,7 +99,12 @@ export function makeStatements(deps: ReportDeps): Statements {
         const closingMicros = after[ledger] - sum(later, ledger);
         return { ledger, closingMicros, openingMicros: closingMicros - sum(movements, ledger) };
       });
-      return { movements, balances };
+      const taxMicros = rows.reduce(
+        (sum, { toLedger, fromLedger, micros }) =>
+          toLedger === TAX_LEDGER ? sum + micros : fromLedger === TAX_LEDGER ? sum - micros : sum,
+        0,
+      );
+      return { movements, balances, taxMicros };
     }
   }
 
@@ -122,7 +130,7 @@ export function makeStatements(deps: ReportDeps): Statements {
       billedMicros: money.movements.reduce(
         (sum, { kind, ledger, amountMicros }) =>
           ledger === 'cash' && chargeKinds.has(kind) ? sum - amountMicros : sum,
-        0,
+        money.taxMicros,
       ),
       meters: meters.flatMap((meter) => byMeter.filter((row) => row.meter === meter)),
       entries: entries.slice(0, MAX_ENTRIES),

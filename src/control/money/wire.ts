@@ -1,5 +1,6 @@
 /** Metering, charging, budgets, and the books. */
 import type { MoneyRules } from '../../domain/money/money-ladder.ts';
+import type { StripeMode } from '../../domain/money/stripe-mode.ts';
 import { setCharging } from '../../store/tables/usage-periods.ts';
 import { task, type Kernel, type StopAutomatically, type Task } from '../kernel/ports.ts';
 import { makeBooks, type Books } from './books.ts';
@@ -20,6 +21,7 @@ import { makeUsage, type Usage } from './usage-report.ts';
 export interface MoneyOptions {
   /** Signing secret of Stripe's webhook; absent: payments are off. */
   stripeSecret?: string | undefined;
+  stripeMode?: StripeMode;
   /** Whether usage is charged; default yes. */
   isBilled?: boolean;
   moneyRules?: Partial<MoneyRules>;
@@ -40,10 +42,10 @@ export interface MoneyUseCases {
 }
 
 export function wireMoney(parts: Kernel & MoneyOptions) {
-  const { stripeSecret, isBilled = true } = parts;
+  const { stripeSecret, stripeMode, isBilled = true } = parts;
   const metering = makeMetering({ ...parts, isBilled });
   const deps = { ...parts, metering };
-  const readStripe = stripeSecret === undefined ? undefined : makeReadStripe(stripeSecret);
+  const readStripe = stripeSecret === undefined ? undefined : makeReadStripe(stripeSecret, stripeMode);
   const useCases: MoneyUseCases = {
     books: makeBooks(deps),
     chargeExports: makeChargeExports(deps),

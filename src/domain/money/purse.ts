@@ -4,11 +4,15 @@ import type { Meter } from './meter.ts';
 
 export const grantKinds = ['voucher', 'credit'] as const;
 export type GrantKind = (typeof grantKinds)[number];
+/** Taxes that payers paid, for the operator to pay to the authorities. */
+export const TAX_LEDGER = 'tax';
+
 export const creditKinds = ['cash', ...grantKinds] as const;
 export type CreditKind = (typeof creditKinds)[number];
 
-/** Whether an entry to this ledger account adds to what the account can spend. */
-export const isIncome = (toLedger: string): boolean => creditKinds.some((kind) => kind === toLedger);
+/** Whether an entry to this ledger account is money received: to spend, or a tax. */
+export const isIncome = (toLedger: string): boolean =>
+  toLedger === TAX_LEDGER || creditKinds.some((kind) => kind === toLedger);
 
 /** Limit of one deposit, voucher, credit or overdraft. */
 export const MAX_CREDIT_DOLLARS = 1_000_000_000;

@@ -122,20 +122,38 @@ export interface PaymentTable {
   provider: string;
   /** Named by the payer; the account may not exist. */
   accountId: string;
+  /** Without the tax. */
   amountMicros: number;
+  taxMicros: Generated<number>;
   currency: string;
   /** Null: nobody was credited. */
   entryId: number | null;
   atMs: number;
 }
 
-/** Refunds of one payment, which may arrive before it. */
+/** Money of one payment that its payer has back, by refunds and disputes. */
 export interface PaymentRefundTable {
   provider: string;
   intentId: string;
+  /** With tax; settled with the account. */
   askedMicros: number;
-  /** Taken back from the account. */
+  /** Taken from the account, less what was given back. */
   takenMicros: number;
+  /** Sum of the refunds by the latest state of the charge, and the time of that state. */
+  chargeMicros: Generated<number>;
+  chargeAtMs: Generated<number>;
+}
+
+/** A refund or dispute. Its events, which come in any order, begin and end it once. */
+export interface PaymentClaimTable {
+  provider: string;
+  id: string;
+  intentId: string;
+  kind: string;
+  amountMicros: number;
+  hasBegun: Flag;
+  /** When the refund failed, or the dispute was won. */
+  endedAtMs: number | null;
 }
 
 /** Prices of an instance type, or of the storage of a region, from `fromMs` on. */
@@ -177,6 +195,7 @@ export interface BudgetTable {
 export interface BillingSchema {
   formerAccount: FormerAccountTable;
   payment: PaymentTable;
+  paymentClaim: PaymentClaimTable;
   paymentRefund: PaymentRefundTable;
   budget: BudgetTable;
   paidTime: PaidTimeTable;

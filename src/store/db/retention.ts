@@ -40,6 +40,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   passkey: 'living',
   passwordLink: 'expires',
   payment: 'books',
+  paymentClaim: 'books',
   paymentRefund: 'books',
   pool: 'living',
   portShare: 'expires',

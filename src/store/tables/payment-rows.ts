@@ -1,9 +1,12 @@
 /** Payments of providers. A row keeps a payment from being credited twice. */
-import type { Selectable } from 'kysely';
-import type { PaymentRefundTable, PaymentTable } from '../db/billing-schema.ts';
+import { sql, type Selectable } from 'kysely';
+import type { PaymentClaimTable, PaymentRefundTable, PaymentTable } from '../db/billing-schema.ts';
+import type { Flag } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 
 export type PaymentRow = Selectable<PaymentTable>;
+export type RefundRow = Selectable<PaymentRefundTable>;
+export type ClaimRow = Selectable<PaymentClaimTable>;
 type OfIntent = Pick<PaymentRow, 'provider' | 'intentId'>;
 
 /** False if the payment, or its money under another id, was taken before. */
@@ -31,44 +34,42 @@ export async function creditedPayment(tx: Db, { provider, intentId }: OfIntent):
     .executeTakeFirst();
 }
 
-export async function refundOf(
-  tx: Db,
-  { provider, intentId }: OfIntent,
-): Promise<Selectable<PaymentRefundTable> | undefined> {
+/** Locks the refunds and disputes of a payment. */
+export async function lockRefund(tx: Db, { provider, intentId }: OfIntent): Promise<RefundRow> {
   return tx
-    .selectFrom('paymentRefund')
-    .selectAll()
-    .where('provider', '=', provider)
-    .where('intentId', '=', intentId)
-    .executeTakeFirst();
-}
-
-/** Locks the refunds of a payment, and returns by how much they rose; 0 for a known total. */
-export async function raiseRefund(
-  tx: Db,
-  { provider, intentId, totalMicros }: OfIntent & { totalMicros: number },
-): Promise<number> {
-  await tx
     .insertInto('paymentRefund')
     .values({ provider, intentId, askedMicros: 0, takenMicros: 0 })
     .onConflict((conflict) => conflict.columns(['provider', 'intentId']).doUpdateSet({ intentId }))
-    .execute();
-  const before = (await refundOf(tx, { provider, intentId }))?.askedMicros ?? 0;
-  if (totalMicros <= before) return 0;
-  await tx
-    .updateTable('paymentRefund')
-    .set({ askedMicros: totalMicros })
-    .where('provider', '=', provider)
-    .where('intentId', '=', intentId)
-    .execute();
-  return totalMicros - before;
+    .returningAll()
+    .executeTakeFirstOrThrow();
 }
 
-export async function saveTaken(tx: Db, { provider, intentId }: OfIntent, micros: number): Promise<void> {
+export async function saveRefund(
+  tx: Db,
+  { provider, intentId }: OfIntent,
+  changed: Partial<Pick<RefundRow, 'askedMicros' | 'takenMicros' | 'chargeMicros' | 'chargeAtMs'>>,
+): Promise<void> {
   await tx
     .updateTable('paymentRefund')
-    .set((eb) => ({ takenMicros: eb('takenMicros', '+', micros) }))
+    .set(changed)
     .where('provider', '=', provider)
     .where('intentId', '=', intentId)
+    .execute();
+}
+
+export const claimsOf = (tx: Db, { provider, intentId }: OfIntent): Promise<ClaimRow[]> =>
+  tx.selectFrom('paymentClaim').selectAll().where('provider', '=', provider).where('intentId', '=', intentId).execute();
+
+/** Adds what an event says to what earlier ones said; a claim never begins or ends twice. */
+export async function mergeClaim(tx: Db, claim: ClaimRow): Promise<void> {
+  await tx
+    .insertInto('paymentClaim')
+    .values(claim)
+    .onConflict((conflict) =>
+      conflict.columns(['provider', 'id']).doUpdateSet((eb) => ({
+        hasBegun: sql<Flag>`case when excluded."hasBegun" = 1 then 1 else "paymentClaim"."hasBegun" end`,
+        endedAtMs: eb.fn.coalesce('paymentClaim.endedAtMs', 'excluded.endedAtMs'),
+      })),
+    )
     .execute();
 }

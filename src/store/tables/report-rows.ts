@@ -256,7 +256,7 @@ export async function resourceIds(
   return rows.map(({ subjectId }) => subjectId);
 }
 
-/** Entries that add to the revenue or take from it, by time; each with the period it is of. */
+/** Entries of revenue and taxes, by time, each with its period. */
 export async function chargesAfter(
   db: Db,
   accountId: string,
@@ -271,7 +271,7 @@ export async function chargesAfter(
     .where('accountId', '=', accountId)
     .where((eb) => eb(eb.refTuple('atMs', 'id'), '>', eb.tuple(atMs, id)))
     .where('atMs', '<', untilMs)
-    .where((eb) => eb.or([eb('toLedger', '=', 'revenue'), eb('fromLedger', '=', 'revenue')]))
+    .where((eb) => eb.or([eb('toLedger', 'in', ['revenue', 'tax']), eb('fromLedger', 'in', ['revenue', 'tax'])]))
     .orderBy('atMs')
     .orderBy('id')
     .limit(limit)

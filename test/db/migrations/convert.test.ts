@@ -107,7 +107,18 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
     const later = migrations.slice(1).map(() => 'the database was migrated');
     expect(await convert(database)).toEqual(['the database is converted', ...later]);
     const { migration, dueAct, quarantine, regionUse, gpuUse, region = [], ...others } = await rowsOf(database);
-    const { totp, recoveryCode, passkey, amortization, account = [], session = [], entry = [], ...kept } = others;
+    const {
+      totp,
+      recoveryCode,
+      passkey,
+      amortization,
+      paymentClaim,
+      account = [],
+      session = [],
+      entry = [],
+      ...more
+    } = others;
+    const { payment = [], paymentRefund = [], ...kept } = more;
     const changed = new Set([
       'stopDueAtMs',
       'tideRegionId',
@@ -118,6 +129,9 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'secondFactors',
       'secondFactor',
       'isAmortized',
+      'taxMicros',
+      'chargeMicros',
+      'chargeAtMs',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
@@ -126,6 +140,8 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       account: account.map(without),
       session: session.map(without),
       entry: entry.map(without),
+      payment: payment.map(without),
+      paymentRefund: paymentRefund.map(without),
     };
     expect({ ...kept, ...widened }).toEqual({
       ...rows,
@@ -133,7 +149,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       region: rows['region']?.map(without),
     });
     expect(dueAct).not.toEqual([]);
-    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey, amortization]).toEqual(Array(7).fill([]));
+    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey, amortization, paymentClaim].flat()).toEqual([]);
     expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();

@@ -1,5 +1,7 @@
 /** FOCUS rows of a month that is over, with each kind of charge. */
 import { expect } from 'vitest';
+import { makePayments } from '../../../src/control/money/payments.ts';
+import { makeReadStripe } from '../../../src/control/money/stripe.ts';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/kernel/durations.ts';
 import { monthOf } from '../../../src/domain/money/usage-buckets.ts';
 import { focusCsv } from '../../../src/edge/http/money/focus-csv.ts';
@@ -9,6 +11,7 @@ import { openPaidWorld } from '../../db/control/paid-time-fixture.ts';
 import { regionRow } from '../../db/store/rows.ts';
 import { live } from '../../db/control/statement-fixture.ts';
 import { hasStatus } from '../../fixtures/control.ts';
+import { checkoutEvent, refundEvent, STRIPE_SECRET, stripeSignature } from '../../fixtures/stripe-events.ts';
 
 export const NAME = 'Müller ☃ 日本';
 
@@ -18,6 +21,11 @@ export async function everyCharge(opened: Store): Promise<string> {
   const { store, running: control } = world;
   const next = monthOf(monthOf(nowMs(), 'UTC').untilMs, 'UTC');
   passTo(next.fromMs + 10 * DAY_MS);
+  const readStripe = makeReadStripe(STRIPE_SECRET);
+  const payments = makePayments({ store: opened, time: { now: nowMs }, readStripe });
+  const taxed = { amount_total: 1_190, total_details: { amount_tax: 190 } };
+  for (const body of [checkoutEvent(ann.accountId, taxed), refundEvent(595)])
+    await payments.takeStripe(Buffer.from(body), stripeSignature(body, nowMs()));
   await give('voucher', 5);
   await give('credit', 3);
 

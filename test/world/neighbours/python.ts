@@ -8,23 +8,22 @@ import { findProgram } from '../../../scripts/lib/run.mjs';
 import { bringsProgram } from '../../fixtures/programs.ts';
 
 const run = promisify(execFile);
-const NAMES = ['python3', 'python3.14', 'python3.13', 'python3.12'];
 
 /** Those of the path, and of pyenv, whose programs in the path run one version alone. */
-async function* pythons(): AsyncGenerator<string> {
-  for (const name of NAMES) {
+async function* pythons(version: string): AsyncGenerator<string> {
+  for (const name of [`python${version}`, 'python3']) {
     bringsProgram(name);
     yield findProgram(name) ?? '';
   }
-  yield* glob(path.join(process.env['PYENV_ROOT'] ?? path.join(os.homedir(), '.pyenv'), 'versions/3.*/bin/python3'));
+  const root = process.env['PYENV_ROOT'] ?? path.join(os.homedir(), '.pyenv');
+  yield* glob(path.join(root, `versions/${version}.*/bin/python3`));
 }
 
-/** Null without a Python of this version or later. */
-export async function findPython(minor: number): Promise<string | null> {
-  const isRecent = ['-c', `import sys; sys.exit(sys.version_info < (3, ${minor}))`];
-  for await (const file of pythons()) {
-    const tried = file === '' ? null : await run(file, isRecent).catch(() => null);
-    if (tried) return file;
+/** The version, such as `3.12`, has wheels of all packages: others build them, for half an hour. */
+export async function findPython(version: string): Promise<string | null> {
+  for await (const file of pythons(version)) {
+    const said = file === '' ? null : await run(file, ['--version']).catch(() => null);
+    if (said?.stdout.startsWith(`Python ${version}.`)) return file;
   }
   return null;
 }
@@ -42,7 +41,7 @@ export async function openPython(python: string, packages: readonly string[]): P
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
     await run(python, ['-m', 'venv', path.join(folder, 'venv')]);
-    await run(bin('pip'), ['install', '--quiet', '--disable-pip-version-check', ...packages]);
+    await run(bin('pip'), ['install', '--quiet', '--disable-pip-version-check', '--prefer-binary', ...packages]);
   } catch (error) {
     await remove();
     throw error;

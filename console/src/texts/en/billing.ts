@@ -20,12 +20,14 @@ const entries: Readonly<Record<string, string>> = {
   grant: 'Gift',
   refund: 'Refund',
   reversal: 'Taken back',
+  tax: 'Tax',
   expiry: 'Expired',
 };
 const sources: Readonly<Record<string, string>> = {
   cash: 'Cash',
   voucher: 'Voucher',
   credit: 'Credit',
+  tax: 'Tax',
   uncollected: 'Nobody: not paid',
 };
 

@@ -22,12 +22,14 @@ const entries: Readonly<Record<string, string>> = {
   grant: '赠送',
   refund: '退款',
   reversal: '撤回',
+  tax: '税费',
   expiry: '过期',
 };
 const sources: Readonly<Record<string, string>> = {
   cash: '现金',
   voucher: '代金券',
   credit: '赠金',
+  tax: '税费',
   uncollected: '无人支付',
 };
 

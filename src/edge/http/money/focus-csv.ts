@@ -3,6 +3,7 @@ import { HOUR_MS } from '../../../domain/kernel/durations.ts';
 import type { ChargeExport } from '../../../control/index.ts';
 import { toDollars } from '../../../domain/regions/catalog.ts';
 import { priceUnitMs } from '../../../domain/money/meter.ts';
+import { TAX_LEDGER } from '../../../domain/money/purse.ts';
 import { statementId } from '../../../domain/money/statement-id.ts';
 import { csvLine } from '../csv.ts';
 
@@ -23,7 +24,7 @@ const services: Record<string, { category: string; subcategory: string; name: st
 const otherService = { category: 'Other', subcategory: 'Other (Other)', name: 'Other' };
 
 type Category = 'Usage' | 'Purchase' | 'Tax' | 'Credit' | 'Adjustment';
-const categories: Record<string, Category> = { charge: 'Usage', prepayment: 'Purchase' };
+const categories: Record<string, Category> = { charge: 'Usage', prepayment: 'Purchase', tax: 'Tax' };
 
 /** Units of the price: of metered use, or of time paid ahead, or else the payment as one. */
 interface Priced {
@@ -136,7 +137,7 @@ const valuesOf = Object.values(columns);
 
 function rowsOf(charge: Charge, { span }: Export): Row[] {
   const row = charge.entry === null ? amortizedRow(charge) : entryRow(charge, span);
-  if (charge.entry === null || row.paidFrom === 'cash') return [row];
+  if (charge.entry === null || row.category === 'Tax' || row.paidFrom === 'cash') return [row];
   const offMicros = -row.billedMicros;
   const off = { listMicros: offMicros, billedMicros: offMicros, effectiveMicros: offMicros };
   const isCredit = row.paidFrom !== 'uncollected';
@@ -155,7 +156,8 @@ const described = ({ accountId, username, resource, regionName, isSpot }: Charge
 /** The quantity is a share of the period's: an hour that two ledgers paid is in two rows. */
 function entryRow(charge: Extract<Charge, { period: unknown }>, span: Export['span']): Row {
   const { entry, period } = charge;
-  const micros = entry.toLedger === 'revenue' ? entry.amountMicros : -entry.amountMicros;
+  const isCharged = entry.toLedger === 'revenue' || entry.toLedger === TAX_LEDGER;
+  const micros = isCharged ? entry.amountMicros : -entry.amountMicros;
   const fromMs = entry.fromMs ?? entry.atMs;
   const isRefund = entry.kind === 'refund';
   const category = categories[isRefund ? (period ? 'charge' : 'prepayment') : entry.kind] ?? 'Adjustment';
@@ -176,9 +178,9 @@ function entryRow(charge: Extract<Charge, { period: unknown }>, span: Export['sp
     subjectId: entry.subjectId,
     meter: entry.meter,
     entryId: String(entry.id),
-    paidFrom: entry.toLedger === 'revenue' ? entry.fromLedger : entry.toLedger,
+    paidFrom: isCharged ? entry.fromLedger : entry.toLedger,
     notes: [isRefund && period ? 'free start' : '', entry.reason],
-    priced,
+    priced: category === 'Tax' ? null : priced,
     listMicros: micros,
     billedMicros: micros,
     effectiveMicros: entry.isAmortized === 1 ? 0 : micros,

@@ -157,6 +157,7 @@ export const moneyHandlers = ({ books, usage, gpuUse, statements, credits, budge
         charges: toDollars(page.chargesMicros),
         uncollected: toDollars(page.uncollectedMicros),
         billed: toDollars(page.billedMicros),
+        tax: toDollars(page.taxMicros),
         meters: page.meters.map(({ meter, periods, ms, amountMicros }) => ({
           meter,
           periods,
