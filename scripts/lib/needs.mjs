@@ -44,6 +44,7 @@ export const testNeeds = [
   { apt: 'oathtool', programs: ['oathtool'], why: 'makes codes as an authenticator app does' },
   { apt: 'procps', programs: ['ps'], why: 'lists the processes of the host' },
   { apt: 'e2fsprogs', programs: ['filefrag'], also: ['mkfs.ext4'], why: 'shows what disks share' },
+  { apt: 'pgbouncer', programs: ['pgbouncer'], service: 'pgbouncer', why: 'pools connections to PostgreSQL' },
   // Debian's python3 alone makes no virtual environment.
   { apt: 'python3-venv', programs: ['python3'], exact: true, why: 'runs clients in Python' },
   { apt: 'git', programs: ['git'], why: 'clones this repository, as a newcomer does' },

@@ -22,6 +22,7 @@ import { serveLinkSocket, type LinkServer } from '../edge/link/link-server.ts';
 import { makeConvert } from '../store/db/convert.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
+import { reachPostgres } from '../store/db/reach-postgres.ts';
 import { openStore } from '../store/open.ts';
 import { accountPage } from '../store/tables/accounts.ts';
 import type { Store } from '../store/store.ts';
@@ -131,6 +132,7 @@ async function withStore<Result>(
   const lock = lockFolder(dataFolder);
   const onLost = (): never => process.exit(1);
   try {
+    if (databaseUrl !== null) await reachPostgres({ url: databaseUrl });
     const database = databaseUrl === null ? null : await lockDatabase({ url: databaseUrl, log: quiet, onLost });
     try {
       const store = await openStore({ url: databaseUrl ?? undefined, file: databaseFile(config), ...options });

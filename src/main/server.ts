@@ -3,11 +3,11 @@
  * same server on other ports.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeArgon2Threads } from '../control/access/argon2-threads.ts';
-import { makeControl, type ControlDeps, type RunningControl } from './control.ts';
+import { makeControl, type RunningControl } from './control.ts';
 import { makeSeal } from '../control/kernel/seal.ts';
 import { makeRegions } from '../control/kernel/regions.ts';
 import { makeServedRegions, type ServedRegions } from '../control/regions/served-regions.ts';
@@ -24,10 +24,6 @@ import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { openTlsFiles } from '../edge/tls-files.ts';
-import { lockDatabase, permanentHold } from '../store/db/database-lock.ts';
-import { lockFolder } from '../store/db/folder-lock.ts';
-import { noReserve, openSpaceReserve } from '../store/db/space-reserve.ts';
-import { openStore } from '../store/open.ts';
 import { catalogImages, catalogInstanceTypes } from '../store/tables/catalog.ts';
 import { managedRegionById, managedTypes } from '../store/tables/catalog-rows.ts';
 import type { Store } from '../store/store.ts';
@@ -50,6 +46,7 @@ import * as firstRun from './first-run.ts';
 import { serveHostCommands } from './host-commands.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
 import { makeDrivers, makeEngine, type Drivers } from './drivers.ts';
+import { openData, type Guards } from './open-data.ts';
 import { makeOpenRegion, openOwnCluster, openRegions } from './open-region.ts';
 import { readFileShares } from './open-files.ts';
 import { allowEmptyReplacements, makePools } from './region-pools.ts';
@@ -141,31 +138,6 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   if (config.role === 'api') await serveGatewayProcess(parts, cleanups);
   startPreparations(parts, offered, cleanups);
   return { ...served, adminPassword, example: offered.example, store, running, drivers };
-}
-
-type Guards = Required<Pick<ControlDeps, 'reserve' | 'hold'>>;
-
-/** Locks the data folder and the database, and opens the store. */
-async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<{ store: Store } & Guards> {
-  const { config, log, onDatabaseLost = () => {} } = options;
-  const { dataFolder, databaseUrl } = config;
-  await mkdir(dataFolder, { recursive: true, mode: 0o711 });
-  const lock = lockFolder(dataFolder);
-  cleanups.push(async () => lock.release());
-  let hold = permanentHold;
-  if (databaseUrl !== null) {
-    const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
-    cleanups.push(() => databaseLock.release());
-    hold = databaseLock;
-  }
-  // Before the store: its first writes may need the space.
-  const reserve = databaseUrl === null ? await openSpaceReserve({ folder: dataFolder, log }) : noReserve;
-  const file = join(dataFolder, 'berth.db');
-  const store = await openStore({ url: databaseUrl ?? undefined, file, log, reserve });
-  cleanups.push(() => store.stop());
-  // The log that a killed server left has taken what was free.
-  await reserve.check();
-  return { store, reserve, hold };
 }
 
 interface Host {

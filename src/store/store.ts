@@ -49,6 +49,8 @@ export interface Store {
   versionOf(accountId: string): number | Promise<number>;
   /** Calls `listener` after each commit. Absent on PostgreSQL, where other processes may commit. */
   onCommit?(listener: () => void): void;
+  /** Fails queries under way, after a silent loss of the server. Absent on SQLite. */
+  dropConnections?(): void;
   /** Rejects when the database does not answer. */
   ping(): Promise<void>;
   stop(): Promise<void>;

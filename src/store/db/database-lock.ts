@@ -4,8 +4,9 @@
  */
 import { retry } from '../../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import type pg from 'pg';
 import type { StoreLog } from '../store.ts';
+import { connectToPrimary, serversOf, startError } from './reach-postgres.ts';
 
 /** Letters of "berthd". Must differ from the migration lock, which shares the number space. */
 const LOCK = 0x626572746864;
@@ -13,6 +14,8 @@ const TAKE_AGAIN_MS = 500;
 const FIRST_TRIES = 4;
 /** PostgreSQL may keep a dead session of this server for a while. */
 const LOST_AFTER_MS = 30_000;
+/** Twice as long without an answer is a loss. */
+const CHECK_EVERY_MS = 10_000;
 
 /** The right to act on the database and on what it describes. */
 export interface Hold {
@@ -34,30 +37,35 @@ export async function lockDatabase(options: {
   url: string;
   log: StoreLog;
   onLost: () => void;
+  /** Called when PostgreSQL hangs without closing its connections. */
+  onSilence?: () => void;
   lostAfterMs?: number;
+  checkEveryMs?: number;
 }): Promise<DatabaseLock> {
-  const { url, log, onLost, lostAfterMs = LOST_AFTER_MS } = options;
+  const { url, log, onLost, onSilence = () => {}, lostAfterMs = LOST_AFTER_MS } = options;
   const ending = new AbortController();
+  const servers = serversOf(url);
   let client: pg.Client | null = null;
   const listeners: (() => void)[] = [];
+  let isSilent = false;
   const hold = (held: pg.Client | null): void => {
     client = held;
+    isSilent = false;
     for (const listener of listeners) listener();
   };
 
   const acquire = async (): Promise<boolean> => {
-    const fresh = new pg.Client({ connectionString: url, application_name: 'berth lock', keepAlive: true });
+    const fresh = await connectToPrimary(servers, 'berth lock');
     fresh.on('error', () => void again(fresh));
     try {
-      await fresh.connect();
       const { rows } = await fresh.query<{ taken: boolean }>('select pg_try_advisory_lock($1) as taken', [LOCK]);
       if (rows[0]?.taken === true) {
         hold(fresh);
         return true;
       }
     } catch (error) {
-      await fresh.end().catch(() => {});
-      throw error;
+      fresh.connection.stream.destroy();
+      throw startError([[servers.name(), error]]);
     }
     await fresh.end();
     return false;
@@ -94,14 +102,34 @@ export async function lockDatabase(options: {
       'The database is in use by another Berth. Stop the other Berth, or set another database in BERTH_DATABASE_URL.',
     );
   }
+  const check = setInterval(() => {
+    const held = client;
+    if (held && isSilent) {
+      held.connection.stream.destroy();
+      onSilence();
+    } else if (held) {
+      isSilent = true;
+      held.query('select 1').then(
+        () => void (isSilent = false),
+        () => {},
+      );
+    }
+  }, options.checkEveryMs ?? CHECK_EVERY_MS);
+  check.unref();
   return {
     isHeld: () => client !== null,
     onChange: (listener) => void listeners.push(listener),
     async release() {
       ending.abort();
+      clearInterval(check);
       const connection = client;
       client = null;
-      await connection?.end();
+      // A pooler may keep the session.
+      const unlocked = connection?.query('select pg_advisory_unlock($1)', [LOCK]);
+      await unlocked?.then(
+        () => connection?.end(),
+        () => connection?.connection.stream.destroy(),
+      );
     },
   };
 }

@@ -1,5 +1,5 @@
 /** Meaning of errors. No other module knows SQLite's result codes or PostgreSQL's SQLSTATEs. */
-import { errorCode } from '../../domain/kernel/unknown-error.ts';
+import { errorCode, errorText } from '../../domain/kernel/unknown-error.ts';
 
 const has = <K extends string>(value: unknown, key: K): value is Record<K, unknown> =>
   typeof value === 'object' && value !== null && key in value;
@@ -37,6 +37,12 @@ export const isStorageFull = (error: unknown): boolean => {
     errorCode(error) === 'ENOSPC'
   );
 };
+
+/** Connection ended, or server became a standby: the work may succeed later. */
+export const isLostConnection = (error: unknown): boolean =>
+  /^(?:08|57P0[1-3]|25006)/.test(sqlstateOf(error) ?? '') ||
+  ['ECONNRESET', 'EPIPE', 'ETIMEDOUT'].includes(String(errorCode(error))) ||
+  /^Connection terminated|not queryable/.test(errorText(error));
 
 /** Serialization failure or deadlock: the same work may succeed when run again. */
 export const isRetryable = (error: unknown): boolean => {

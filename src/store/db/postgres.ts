@@ -2,13 +2,17 @@
  * The store on PostgreSQL: a pool. Each write is a READ COMMITTED transaction, run again after a
  * conflict. The pool drops a broken connection: its queries fail, the next query opens another.
  */
+import { Socket } from 'node:net';
 import type { KyselyPlugin, TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
 import { noteQuery } from '../../async/rows-read.ts';
 import { Refusal, storageFull } from '../../domain/kernel/refusal.ts';
-import { isRetryable, isStorageFull } from './errors.ts';
+import { errorText } from '../../domain/kernel/unknown-error.ts';
+import { isLostConnection, isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
+import { isOfConnection, keepAlive, reachPostgres, refuseStandby, serversOf, startError } from './reach-postgres.ts';
+import type { PostgresServers } from './postgres-servers.ts';
 import type { Migration, MigrationTarget } from './migrate.ts';
 import type { Schema } from './schema.ts';
 import type { Store, StoreLog } from '../store.ts';
@@ -41,14 +45,21 @@ export async function openPostgres(options: {
   prepare?: ((database: MigrationTarget) => Promise<void>) | undefined;
 }): Promise<Store> {
   const { log, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
+  const servers = serversOf(options.url);
+  const sockets = new Set<Socket>();
+  const stream = (): Socket => {
+    const socket = new Socket();
+    sockets.add(socket);
+    return socket.once('close', () => sockets.delete(socket));
+  };
   const pool = new pg.Pool({
-    connectionString: options.url,
+    connectionString: servers.url(),
     max: CONNECTIONS,
     types: parsers,
     application_name: 'berth',
     connectionTimeoutMillis: connectTimeoutMs,
-    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
-    keepAlive: true,
+    ...hooks,
+    stream,
   });
   // Without a listener, losing an idle connection would end the process.
   pool.on('error', (error) =>
@@ -60,8 +71,7 @@ export async function openPostgres(options: {
   let closed = false;
   const connect = (): Promise<pg.PoolClient> => {
     if (closed) return Promise.reject(unavailable(new Error('The store has stopped.')));
-    const client = pool
-      .connect()
+    const client = connectTo(pool, servers)
       .catch((error: unknown) => Promise.reject(unavailable(error)))
       .finally(() => connecting.delete(client));
     connecting.add(client);
@@ -83,7 +93,7 @@ export async function openPostgres(options: {
     await migrate(target, options.migrations, log);
   } catch (error) {
     await pool.end();
-    throw error;
+    throw isOfConnection(error) ? startError([[servers.name(), error]]) : error;
   }
 
   const writing = new Set<Promise<unknown>>();
@@ -130,7 +140,14 @@ export async function openPostgres(options: {
     },
     ping: async () => {
       if (stopping) throw new Error('The store has stopped.');
-      await within(PING_TIMEOUT_MS, pool.query('select 1'));
+      const answered = async (): Promise<void> => {
+        const client = await connect();
+        await client.query('select 1').finally(() => client.release());
+      };
+      await within(PING_TIMEOUT_MS, answered());
+    },
+    dropConnections() {
+      for (const socket of sockets) socket.destroy();
     },
     stop: () => (stopping ??= stop()),
   };
@@ -145,9 +162,41 @@ const countsRows: KyselyPlugin = {
 };
 
 export async function openPostgresToRead(url: string): Promise<Pick<Store, 'read' | 'stop'>> {
-  const pool = new pg.Pool({ connectionString: url, max: 1, types: parsers, application_name: 'berth' });
+  const servers = await reachPostgres({ url });
+  const pool = new pg.Pool({ connectionString: servers.url(), max: 1, types: parsers, application_name: 'berth' });
   pool.on('error', () => {});
   return { read: new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) }), stop: () => pool.end() };
+}
+
+/** PgBouncer refuses the timeout as a startup parameter. */
+async function prepareSession(client: pg.ClientBase): Promise<void> {
+  const query: (...given: unknown[]) => unknown = client.query.bind(client);
+  const refuseLost = (error: unknown): never => {
+    throw isLostConnection(error) ? unavailable(error) : error;
+  };
+  Object.assign(client, {
+    query(...given: unknown[]) {
+      const answer = query(...given);
+      return answer instanceof Promise ? answer.catch(refuseLost) : answer;
+    },
+  });
+  await refuseStandby(client);
+  await client.query(`set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`);
+}
+
+const hooks = { ...keepAlive, onConnect: prepareSession };
+
+async function connectTo(pool: pg.Pool, servers: PostgresServers): Promise<pg.PoolClient> {
+  for (let attempt = 1; ; attempt++) {
+    const url = (pool.options.connectionString = servers.url());
+    try {
+      return await pool.connect();
+    } catch (error) {
+      const isPoolBusy = errorText(error).startsWith('timeout exceeded');
+      if (!isPoolBusy) servers.leave(url, error);
+      if (isPoolBusy || attempt >= servers.attempts) throw error;
+    }
+  }
 }
 
 /** No connection available: server away or starting, or the pool exhausted for too long. */

@@ -4,8 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../../src/store/open.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine, recordingLog } from '../../fixtures/store.ts';
-import type { PostgresServer } from '../../fixtures/postgres-server.ts';
-import { startPostgres } from '../../fixtures/postgres-server.ts';
+import { ownServer } from './own-server.ts';
 import { accountRow } from './rows.ts';
 
 const bump = (tx: Db, id: string) =>
@@ -110,13 +109,6 @@ onEngine('postgres', 'writes that meet', (open) => {
     );
   });
 });
-
-/** A server of this test alone, which may be stopped. */
-async function ownServer(): Promise<PostgresServer> {
-  const server = await startPostgres();
-  onTestFinished(() => server.stop());
-  return server;
-}
 
 test('reconnects by itself after a server restart', async () => {
   const log = recordingLog();
