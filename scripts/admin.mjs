@@ -8,6 +8,9 @@ const USAGE = `npm run admin -- list                    lists the accounts with 
 
 npm run admin -- reset-password NAME     replaces a lost password, and prints the new one
 
+npm run admin -- reset-second-factor NAME
+                                         removes a lost second factor: the password alone opens the account
+
 npm run admin -- sign-on-check [FILE]    says whether a login by the provider is allowed, with which role and
                                          why; FILE or the input has a token, or claims as JSON
 

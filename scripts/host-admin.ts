@@ -21,13 +21,23 @@ async function run(commands: HostCommands): Promise<void> {
     for (const { username, role, state } of await commands.list()) say(`${username}\t${role}\t${state}`);
     return;
   }
+  if (verb === 'reset-second-factor' && name !== undefined && more.length === 0) {
+    const { username, state } = await commands.resetSecondFactor(name);
+    say(`${username} has no second factor any more: its password alone opens it. Every login of it has ended.`);
+    sayState(state);
+    return;
+  }
   if (verb !== 'reset-password' || name === undefined || more.length > 0)
     throw new Unready(
-      'Write: npm run admin -- list, npm run admin -- reset-password NAME, npm run admin -- sign-on-check [FILE], or: npm run admin -- convert',
+      'Write: npm run admin -- list, npm run admin -- reset-password NAME, npm run admin -- reset-second-factor NAME, npm run admin -- sign-on-check [FILE], or: npm run admin -- convert',
     );
   const { username, password, state } = await commands.resetPassword(name);
   say(`New password of ${username}: ${password}`);
   say('Every login of the account has ended; its API keys work on.');
+  sayState(state);
+}
+
+function sayState(state: string): void {
   if (state !== 'active') say(`The account is ${state}: an administrator has to enable it before a login.`);
 }
 

@@ -10,7 +10,7 @@ import { json } from 'node:stream/consumers';
 import { z } from 'zod';
 import { accountInfo } from '../control/access/account-admin.ts';
 import { argon2id, makePasswords } from '../control/access/passwords.ts';
-import { resetPasswordOf } from '../control/access/set-password.ts';
+import { resetPasswordOf, resetSecondFactorOf } from '../control/access/host-resets.ts';
 import type { Control, Log } from '../control/index.ts';
 import { realTime } from '../control/kernel/time.ts';
 import { accountStates } from '../domain/access/account-state.ts';
@@ -38,6 +38,7 @@ const resetQuestion = z.object({ username: z.string() });
 export interface HostCommands {
   list(): Promise<z.output<typeof listAnswer>>;
   resetPassword(username: string): Promise<z.output<typeof resetAnswer>>;
+  resetSecondFactor(username: string): Promise<z.output<typeof person>>;
 }
 
 const PAGE_SIZE = 500;
@@ -59,7 +60,7 @@ async function allPages(
 
 export function serveHostCommands(
   config: HostConfig,
-  accounts: Pick<Control['accounts'], 'list' | 'resetAtHost'>,
+  accounts: Pick<Control['accounts'], 'list' | 'resetAtHost' | 'resetSecondFactorAtHost'>,
   log: Pick<Log, 'error' | 'warn'>,
 ): Promise<LinkServer> {
   return serveLinkSocket({
@@ -70,10 +71,15 @@ export function serveHostCommands(
         return allPages(
           async (currentPage) => (await accounts.list({}, { currentPage, pageSize: PAGE_SIZE })).accounts,
         );
-      if (req.url !== '/resetPassword') throw new Refusal('not_found', `the server knows no command ${req.url}`);
-      const { username, password, role, state } = await accounts.resetAtHost(
-        resetQuestion.parse(await json(req)).username,
-      );
+      if (req.url !== '/resetPassword' && req.url !== '/resetSecondFactor')
+        throw new Refusal('not_found', `the server knows no command ${req.url}`);
+      const { username: name } = resetQuestion.parse(await json(req));
+      if (req.url === '/resetSecondFactor') {
+        const { username, role, state } = await accounts.resetSecondFactorAtHost(name);
+        log.warn({ username }, 'a second factor was reset on the host');
+        return { username, role, state };
+      }
+      const { username, password, role, state } = await accounts.resetAtHost(name);
       log.warn({ username }, 'a password was reset on the host');
       return { username, password, role, state };
     },
@@ -91,6 +97,7 @@ export async function withHostCommands<Result>(
   const commands: HostCommands = {
     list: () => client.ask('list', {}, listAnswer),
     resetPassword: (username) => client.ask('resetPassword', { username }, resetAnswer),
+    resetSecondFactor: (username) => client.ask('resetSecondFactor', { username }, person),
   };
   try {
     return await use(commands);
@@ -156,5 +163,6 @@ function storedCommands(store: Store): HostCommands {
   return {
     list: () => allPages(async (currentPage) => (await page(currentPage)).rows.map(accountInfo)),
     resetPassword: (username) => resetPasswordOf({ store, time: realTime, randomBytes, passwords }, username),
+    resetSecondFactor: (username) => resetSecondFactorOf({ store, time: realTime }, username),
   };
 }

@@ -46,7 +46,7 @@ const record = answer(
     userAgent: text('First 200 characters of the header User-Agent'),
     route: text(
       'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `sshLogin`, ' +
-        '`stripePayment` or `hostResetPassword`',
+        '`stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
     ),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
     outcome: text('`ok`, or the error code'),

@@ -2,17 +2,14 @@
  * One-time links to the page that sets a password: of an invited account, or in place of a lost
  * password. Only the answer has the link; the database has its hash.
  */
-import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/access/account-state.ts';
+import { passwordLinkLifeMs, type PasswordLinkKind } from '../../domain/access/account-state.ts';
 import { passwordLinkEnded, Refusal } from '../../domain/kernel/refusal.ts';
 import type { Role } from '../../domain/access/roles.ts';
-import { AUDIT_OK, type AuditFields } from '../../domain/access/audit.ts';
-import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
-import { insertPendingAudit } from '../../store/tables/audit.ts';
+import { lockAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activePasswordLink, replacePasswordLinks } from '../../store/tables/password-links.ts';
 import type { Db } from '../../store/store.ts';
 import {
-  accountInfo,
   invalidateAccount,
   refuseDeleting,
   replacePassword,
@@ -20,10 +17,11 @@ import {
   type AccountAdminDeps,
 } from './account-admin.ts';
 import type { Accounts } from './accounts.ts';
+import { resetPasswordOf, resetSecondFactorOf, type HostAccount, type HostReset } from './host-resets.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import type { Passwords } from './passwords.ts';
 import { SECRET, secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
-import type { Mutation, WriteDeps } from '../kernel/ports.ts';
+import type { Mutation } from '../kernel/ports.ts';
 
 interface PasswordLink {
   accountId: string;
@@ -41,61 +39,10 @@ export interface PasswordLinks {
     body: { token: string; newPassword: string },
     from: string,
   ): Promise<{ accountId: string; username: string }>;
-  /** For the command on the host. `username`: name or email. */
+  /** For the commands on the host. `username`: name or email. */
   resetAtHost(username: string): Promise<HostReset>;
+  resetSecondFactorAtHost(username: string): Promise<HostAccount>;
 }
-
-export interface HostReset {
-  accountId: string;
-  username: string;
-  password: string;
-  role: Role;
-  state: AccountState;
-}
-
-type HostResetDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes; passwords: Passwords };
-
-/** Replaces a password for who is on the host; ends every login of the account. */
-export async function resetPasswordOf(
-  { store, time, randomBytes, passwords }: HostResetDeps,
-  username: string,
-): Promise<HostReset> {
-  const account = await accountByLogin(store.read, username);
-  if (!account) {
-    const message = `account ${JSON.stringify(username)} not found; npm run admin -- list lists the accounts`;
-    throw new Refusal('not_found', message);
-  }
-  const { id: accountId } = account;
-  const password = Buffer.from(randomBytes(HOST_PASSWORD_BYTES)).toString('base64url');
-  const passwordHash = await passwords.hash(password, { account: account.username, address: null });
-  await store.write(async (tx) => {
-    await lockAccount(tx, accountId);
-    const nowMs = time.now();
-    const event = { kind: 'account.passwordSet', data: { by: 'host' } };
-    await replacePassword(tx, { accountId, passwordHash, nowMs }, event);
-    await insertPendingAudit(tx, hostRecord(accountId, nowMs));
-  });
-  const { role, state } = accountInfo(account);
-  return { accountId, username: account.username, password, role, state };
-}
-
-const HOST_PASSWORD_BYTES = 15;
-
-/** Names no account: anybody who may use the data folder runs the command. */
-const hostRecord = (accountId: string, atMs: number): AuditFields => ({
-  atMs,
-  accountId: '',
-  username: '',
-  credential: 'host',
-  credentialId: '',
-  address: '',
-  userAgent: '',
-  route: 'hostResetPassword',
-  subjects: JSON.stringify([accountId]),
-  outcome: AUDIT_OK,
-  count: 1,
-  requestId: '',
-});
 
 export interface PasswordLinkDeps extends AccountAdminDeps {
   randomBytes: RandomBytes;
@@ -188,6 +135,12 @@ export const makePasswordLinks = (deps: PasswordLinkDeps): PasswordLinks => {
 
     async resetAtHost(name) {
       const reset = await resetPasswordOf(deps, name);
+      invalidateAccount(deps, reset.accountId);
+      return reset;
+    },
+
+    async resetSecondFactorAtHost(name) {
+      const reset = await resetSecondFactorOf(deps, name);
       invalidateAccount(deps, reset.accountId);
       return reset;
     },

@@ -189,5 +189,10 @@ function accountsOf(
       audit.noticePending();
       return answer;
     },
+    async resetSecondFactorAtHost(username) {
+      const answer = loginsEnded(await administration.resetSecondFactorAtHost(username));
+      audit.noticePending();
+      return answer;
+    },
   };
 }

@@ -13,7 +13,7 @@ export interface AuditRecord {
   credentialId: string;
   address: string;
   userAgent: string;
-  /** Name in the route table, of a page such as `loginPage`, `sshLogin`, or `hostResetPassword`. */
+  /** Name in the route table, of a page such as `loginPage`, `sshLogin`, or `hostReset…`. */
   route: string;
   subjects: readonly string[];
   /** `ok` or the code of the refusal. */

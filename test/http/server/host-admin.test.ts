@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
 import { namesBefore } from '../../../src/store/db/convert.ts';
+import { codeAt } from '../../db/control/totp-fixture.ts';
 import { login, startServerProcess, PASSWORD, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
@@ -65,6 +66,34 @@ test('replaces a lost password and ends its logins, with the server running and 
   await server.start();
   expect(await Promise.all([canLogIn(server, running), canLogIn(server, stopped)])).toEqual([false, true]);
   await expect.poll(() => recordedResets(folder)).toBe(2);
+});
+
+test('resets a lost second factor, with the server running and stopped', async () => {
+  const settings = { BERTH_ENGINE: 'simulated', BERTH_SECOND_FACTOR_ROLE: 'admin' };
+  const server = await startServerProcess({ nodePorts: '32670-32674', settings });
+  onTestFinished(() => server.stop());
+  const { folder } = server;
+  const setUp = async () => {
+    const { client } = await login(server, 'admin', PASSWORD);
+    const { secret } = await client.createTotp({ password: PASSWORD });
+    await client.confirmTotp({ code: codeAt(secret, Date.now()) });
+    return client;
+  };
+  const client = await setUp();
+  expect(await canLogIn(server, PASSWORD)).toBe(false);
+  const said = expect.stringMatching(/^admin has no second factor any more/);
+  expect(await admin(folder, 'reset-second-factor', 'admin')).toMatchObject({ code: 0, text: said });
+  await expect(client.userInfo()).rejects.toMatchObject({ status: 401 });
+  expect(await canLogIn(server, PASSWORD)).toBe(true);
+  await expect.poll(() => recordedResets(folder)).toBe(1);
+
+  await setUp();
+  await server.kill('SIGTERM');
+  expect(await admin(folder, 'reset-second-factor', 'admin')).toMatchObject({ code: 0, text: said });
+  await server.start();
+  expect(await canLogIn(server, PASSWORD)).toBe(true);
+  const unknown = await admin(folder, 'reset-second-factor', 'nobody');
+  expect(unknown).toMatchObject({ code: 1, text: expect.stringContaining('npm run admin -- list') });
 });
 
 test('makes nothing in a folder without an installation, and refuses what it does not know', async () => {
