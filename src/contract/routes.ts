@@ -36,7 +36,7 @@ import { drainRoutes } from './regions/drain.ts';
 import { egressRoutes } from './compute/egress.ts';
 import { managedAccountRoutes } from './access/managed-account.ts';
 import { quotaRoutes } from './access/quota.ts';
-import { secondFactorRoutes } from './access/second-factor.ts';
+import { passkeyLoginRoutes, secondFactorRoutes } from './access/second-factor.ts';
 import { budgetRoutes } from './money/budget.ts';
 import { creditRoutes } from './money/credit.ts';
 import { priceRoutes } from './regions/price.ts';
@@ -68,6 +68,7 @@ export const routes = {
   ...imageRoutes,
   ...regionRoutes,
   ...loginRoutes,
+  ...passkeyLoginRoutes,
   ...secondFactorRoutes,
   ...accountEnvironmentRoutes,
   ...keyRoutes,

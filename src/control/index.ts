@@ -18,7 +18,7 @@ export type { ResourceLine } from './money/statement.ts';
 export type { ChargeExport } from './money/focus-charges.ts';
 export type { WholeStatement } from './money/statement.ts';
 export type { Audit } from './access/audit/audit.ts';
-export type { Access } from './access/types.ts';
+export type { Access, PasskeySite } from './access/types.ts';
 export type { IdleStatus } from './compute/auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './compute/auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage } from './kernel/caller.ts';

@@ -24,16 +24,12 @@ import {
   unixMs,
 } from '../common.ts';
 import { adminRoute, decision, jsonRoute, openRoute, readRoute } from '../route.ts';
-import { factorCode, SECOND_FACTOR_HEADER } from './second-factor.ts';
+import { factorCode, loginAnswer, SECOND_FACTOR_HEADER } from './second-factor.ts';
 
 export const loginRequest = request('LoginRequest', {
   username: plainText(320).describe('Name or email address of the account'),
   password: secret(0, 1024).describe('Password of the account'),
   code: factorCode.optional(),
-});
-export const loginAnswer = answer('LoginAnswer', {
-  accessToken: text('JWT for the cookie `AccessToken` or the header `Authorization`'),
-  accessExpire: integer('Lifetime of the token in seconds'),
 });
 
 export const userInfoAnswer = answer('User', {

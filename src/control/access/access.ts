@@ -21,12 +21,14 @@ import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import { makeAccountAdministration, type AccountAdministration } from './account-admin.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
+import { makeFactorChanges } from './factor-changes.ts';
 import { makeFactorCodes } from './factor-codes.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { makeLogins } from './logins.ts';
 import { makeOwnPassword } from './own-password.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
+import { makePasskeys } from './passkeys.ts';
 import { HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
 import { makeSecondFactors } from './second-factors.ts';
@@ -84,12 +86,19 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const ownPassword = makeOwnPassword({ ...deps, passwords });
   const factorCodes = makeFactorCodes({ ...deps, loginLimit });
   const loginDeps = { ...deps, passwords, ownPassword, loginLimit, factorCodes, tokens, callers, grants };
+  const factorChanges = makeFactorChanges(loginDeps);
 
   return {
     ...accounts,
     ...makeLogins(loginDeps),
     ...makeSignOn({ ...loginDeps, newAccount: insert }),
-    secondFactors: makeSecondFactors({ ...loginDeps, secondFactorRole, consoleHost: deps.consoleHost ?? '' }),
+    secondFactors: makeSecondFactors({
+      ...loginDeps,
+      factorChanges,
+      secondFactorRole,
+      consoleHost: deps.consoleHost ?? '',
+    }),
+    passkeys: makePasskeys({ ...loginDeps, factorChanges }),
     ...makeApiKeys({ ...deps, callers, grants }),
     ...makeSshKeys(deps),
     listSessions: grants.listSessions,

@@ -56,11 +56,8 @@ interface NewLogin {
   userAgent: string;
 }
 
-/**
- * Refuses if the password, which ends every login, has changed since `account` was read. `confirm`
- * answers 1 for a login with a second factor, or throws.
- */
-export async function insertLogin(
+/** Refuses if the password, which ends every login, has changed since `account` was read. */
+async function insertLogin(
   tx: Db,
   account: AccountRow,
   { sessionId, expiresAtMs, from, userAgent }: NewLogin,
@@ -85,6 +82,30 @@ export async function insertLogin(
   });
   const data = { from, ...(issuer === undefined ? {} : { issuer }) };
   await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data });
+}
+
+interface Start {
+  from: string;
+  userAgent: string;
+  issuer?: string;
+  /** Answers 1 for a login with a second factor, or throws. The account is locked. */
+  confirm: (tx: Db, row: AccountRow) => Promise<Flag>;
+}
+
+export async function startLogin(
+  { store, time, randomBytes, tokens }: Pick<LoginDeps, 'store' | 'time' | 'randomBytes' | 'tokens'>,
+  account: AccountRow,
+  { from, userAgent, confirm, ...more }: Start,
+): Promise<{ accessToken: string; accessExpire: number }> {
+  const { id: accountId } = account;
+  const sessionId = uuidFrom(randomBytes);
+  const roles = parseRoles(account.roles, accountId);
+  const { token, expiresAtMs } = await tokens.sign({ accountId, sessionId, roles });
+  const login = { sessionId, expiresAtMs, from, userAgent };
+  await store.write((tx) =>
+    insertLogin(tx, account, login, { ...more, atMs: time.now(), confirm: (row) => confirm(tx, row) }),
+  );
+  return { accessToken: token, accessExpire: TOKEN_LIFE_S };
 }
 
 export interface LoginDeps extends CredentialDeps {
@@ -137,7 +158,7 @@ const makeLoginList = (deps: LoginDeps): Pick<Access, 'listLogins' | 'revokeLogi
 export const makeLogins = (
   deps: LoginDeps,
 ): Pick<Access, 'login' | 'logout' | 'listLogins' | 'revokeLogin' | 'changePassword'> => {
-  const { store, time, randomBytes, log, passwords, tokens, ownPassword, loginLimit, factorCodes } = deps;
+  const { store, time, log, passwords, ownPassword, loginLimit, factorCodes } = deps;
 
   return {
     ...makeLoginList(deps),
@@ -163,18 +184,7 @@ export const makeLogins = (
         loginLimit.succeeded(name, from);
         return isConfirmed;
       };
-      const accountId = account.id;
-      const sessionId = uuidFrom(randomBytes);
-      const { token, expiresAtMs } = await tokens.sign({
-        accountId,
-        sessionId,
-        roles: parseRoles(account.roles, accountId),
-      });
-      const login = { sessionId, expiresAtMs, from, userAgent };
-      await store.write((tx) =>
-        insertLogin(tx, account, login, { atMs: time.now(), confirm: (row) => confirm(tx, row) }),
-      );
-      return { accessToken: token, accessExpire: TOKEN_LIFE_S };
+      return startLogin(deps, account, { from, userAgent, confirm });
     },
 
     async logout({ accountId, sessionId }) {

@@ -20,9 +20,8 @@ import type { Db } from '../../store/store.ts';
 import { isEnabledAdmin } from './account-admin.ts';
 import type { Accounts } from './accounts.ts';
 import { notLoggedIn } from './callers.ts';
-import { insertLogin, type LoginDeps } from './logins.ts';
+import { startLogin, type LoginDeps } from './logins.ts';
 import { uuidFrom } from './random.ts';
-import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Access } from './types.ts';
 
 interface FoundAccount {
@@ -31,7 +30,7 @@ interface FoundAccount {
 }
 
 export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] }): Pick<Access, 'signOn'> => {
-  const { store, time, randomBytes, passwords, tokens, callers, newAccount } = deps;
+  const { store, time, randomBytes, passwords, callers, newAccount } = deps;
 
   /** Takes the name with the lowest free number: `anna`, `anna-2`, `anna-3` … */
   const makeAccount = async (tx: Db, identity: Identity): Promise<FoundAccount> => {
@@ -99,13 +98,9 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
         return { account: changed, otherName: newName };
       });
       callers.invalidate(({ accountId }) => accountId === account.id);
-      const sessionId = uuidFrom(randomBytes);
-      const roles = parseRoles(account.roles, account.id);
-      const { token, expiresAtMs } = await tokens.sign({ accountId: account.id, sessionId, roles });
-      const login = { sessionId, expiresAtMs, from, userAgent };
       const { issuer } = identity;
-      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now(), issuer, confirm: async () => 1 }));
-      return { accessToken: token, accessExpire: TOKEN_LIFE_S, otherName };
+      const login = await startLogin(deps, account, { from, userAgent, issuer, confirm: async () => 1 });
+      return { ...login, otherName };
     },
   };
 };

@@ -47,6 +47,7 @@ export interface FactorProof {
 interface SecondFactorState {
   factors: SecondFactor[];
   recoveryCodes: number;
+  passkeys: { id: string; name: string; createdAtUnixMs: number; lastUsedAtUnixMs: number | null }[];
   isRequired: boolean;
   /** The login of the request can do nothing else. */
   mustSetUp: boolean;
@@ -60,6 +61,50 @@ export interface SecondFactors {
   confirmTotp(caller: Caller, body: { code: string }): Promise<{ recoveryCodes: string[] }>;
   deleteTotp(caller: Caller, proof: FactorProof): Promise<void>;
   createRecoveryCodes(caller: Caller, proof: FactorProof): Promise<{ recoveryCodes: string[] }>;
+}
+
+/** Where a browser has the page that uses a passkey. */
+export interface PasskeySite {
+  /** Host name. */
+  rpId: string;
+  origin: string;
+}
+
+/** Bytes in base64url. */
+interface NewPasskey {
+  id: string;
+  clientDataJSON: string;
+  attestationObject: string;
+  transports: readonly string[];
+}
+
+interface PasskeyAssertion {
+  id: string;
+  clientDataJSON: string;
+  authenticatorData: string;
+  signature: string;
+}
+
+export interface Passkeys {
+  begin(
+    caller: Caller,
+    proof: FactorProof,
+    site: PasskeySite,
+  ): Promise<{ challenge: string; rpId: string; userHandle: string; username: string; excludeIds: string[] }>;
+  create(
+    caller: Caller,
+    body: { name: string; credential: NewPasskey },
+    site: PasskeySite,
+  ): Promise<{ recoveryCodes: string[] }>;
+  delete(caller: Caller, body: FactorProof & { id: string }): Promise<void>;
+  beginLogin(site: PasskeySite): { challenge: string; rpId: string };
+  /** `from`: the client's address. */
+  login(
+    credential: PasskeyAssertion,
+    site: PasskeySite,
+    from: string,
+    userAgent?: string,
+  ): Promise<{ accessToken: string; accessExpire: number }>;
 }
 
 export interface AuthenticateOptions {
@@ -96,6 +141,7 @@ export interface Access extends GatewaySessions {
     { userId: string; username: string; email: string; group: string[] }
   >;
   secondFactors: SecondFactors;
+  passkeys: Passkeys;
   createApiKey: Mutation<
     { name: string; scopes?: Scope[] | null; expiresAtUnixMs?: number | null; addresses?: string[] | null },
     { key: { id: string; name: string; fullKey: string } }

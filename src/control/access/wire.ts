@@ -109,6 +109,11 @@ export function wireAccess(deps: Kernel & AccessOptions) {
         confirmTotp: publishing(access.secondFactors.confirmTotp, credentialsRevoked),
         deleteTotp: publishing(access.secondFactors.deleteTotp, credentialsRevoked),
       },
+      passkeys: {
+        ...access.passkeys,
+        create: publishing(access.passkeys.create, credentialsRevoked),
+        delete: publishing(access.passkeys.delete, credentialsRevoked),
+      },
       deleteApiKey: publishing(access.deleteApiKey, credentialsRevoked),
       revokeSession: publishing(access.revokeSession, credentialsRevoked),
     },

@@ -27,7 +27,7 @@ import { execSocket, terminalSocket } from './compute/instance-sockets.ts';
 import { mountFile } from './storage/files.ts';
 import { makeHandlers } from './handlers.ts';
 import { makeListPages } from './list-pages.ts';
-import { mountLoginPage } from './access/login-page.ts';
+import { mountLoginPage, PASSKEY_SCRIPT } from './access/login-page.ts';
 import { mountClearCookies } from './access/refusal-pages.ts';
 import type { LoginProvider } from './access/login-provider.ts';
 import { mountSignOn } from './access/single-sign-on.ts';
@@ -157,17 +157,18 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     versionOf: (accountId) => control.versionOf(accountId),
     ...(options.maxPageCacheBytes === undefined ? {} : { maxBytes: options.maxPageCacheBytes }),
   });
-  const ownOrigins = new Set([...(options.ownOrigins ?? []), ...corsOrigins]);
+  const apiOrigins = new Set(options.ownOrigins);
+  const ownOrigins = new Set([...apiOrigins, ...corsOrigins]);
   const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit, rates);
   const handlers = makeHandlers(control, pages, secureCookies);
   const { authenticate } = control.access;
   const reports = makeReportQueue();
-  mountJsonRoutes(app, { handlers, reports, authorize, authenticate, ownOrigins, log, slowMs });
+  mountJsonRoutes(app, { handlers, reports, authorize, authenticate, ownOrigins, apiOrigins, log, slowMs });
   mountStreams(app, options, { reports, authorize, slowSenders, recordRequest });
   if (consoleFiles) mountConsole(app, consoleFiles, rates);
   mountServerPages(app, { ...options, rates, hasConsole: consoleFiles !== null });
   mountClearCookies(app, options);
-  mountLoginPage(app, options);
+  mountLoginPage(app, { ...options, hasPasskeyScript: consoleFiles?.files.has(PASSKEY_SCRIPT) ?? false });
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);
   mountSignOn(app, options);

@@ -3,10 +3,19 @@
  * otherwise functions with a conversion. Bytes are JSON of the store.
  */
 import type { AnswerOf, BodyOf, JsonRouteName, OpenRouteName, OperationRouteName } from '../../contract/routes.ts';
-import type { Caller, Idempotency, Pager } from '../../control/index.ts';
+import type { Caller, Idempotency, Pager, PasskeySite } from '../../control/index.ts';
 
 /** Routes with handlers that read more of a request than the body. */
-const requestRoutes = ['launch', 'start', 'startAnyInstance', 'exec', 'logout', 'changePassword'] as const;
+const requestRoutes = [
+  'launch',
+  'start',
+  'startAnyInstance',
+  'exec',
+  'logout',
+  'changePassword',
+  'beginPasskey',
+  'createPasskey',
+] as const;
 type RequestRouteName = (typeof requestRoutes)[number];
 export const isOfRequest = (name: JsonRouteName): name is RequestRouteName => requestRoutes.some((of) => of === name);
 
@@ -20,6 +29,8 @@ export interface HandlerInput<Name extends JsonRouteName> {
   userAgent: string | undefined;
   clientGone: () => AbortSignal;
   setHeader(name: string, value: string): void;
+  /** Throws `unsupported` where no passkey works. */
+  passkeySite(): PasskeySite;
 }
 
 /** Stored JSON, with the operation of the request. */

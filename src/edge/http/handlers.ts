@@ -1,5 +1,5 @@
 import type { Control } from '../../control/index.ts';
-import { accessHandlers, logoutHandlers, openHandlers } from './access/handlers.ts';
+import { accessHandlers, logoutHandlers, openHandlers, passkeyHandlers } from './access/handlers.ts';
 import { computeHandlers, waitingHandlers } from './compute/handlers.ts';
 import { deliveryHandlers } from './delivery/handlers.ts';
 import type { Handlers } from './handler.ts';
@@ -11,7 +11,7 @@ import { storageHandlers } from './storage/handlers.ts';
 /** The handlers of all JSON routes, by subject. */
 export const makeHandlers = (control: Control, pages: ListPages, secureCookies: boolean): Handlers => ({
   open: openHandlers(control, secureCookies),
-  ofRequest: { ...logoutHandlers(control, secureCookies), ...waitingHandlers(control) },
+  ofRequest: { ...logoutHandlers(control, secureCookies), ...passkeyHandlers(control), ...waitingHandlers(control) },
   closed: {
     ...accessHandlers(control),
     ...deliveryHandlers(control),

@@ -14,6 +14,7 @@ import { whyNotFrom, whyNotLasting } from '../../domain/access/api-key.ts';
 import { hasRole } from '../../domain/access/roles.ts';
 import { mayUse, scopesFor } from '../../domain/access/scopes.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { passkeySiteOf } from './access/passkey-site.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
 import { auditedName, auditNoteOf, idsInAnswer, makeFindIds, type RecordRequest } from './audit-hook.ts';
 import { wireBytesOf } from './body-reader.ts';
@@ -95,6 +96,7 @@ export interface MountDeps {
   authorize: Authorize;
   authenticate: Access['authenticate'];
   ownOrigins: ReadonlySet<string>;
+  apiOrigins: ReadonlySet<string>;
   reports: ReportQueue;
   log: Pick<Log, 'warn'>;
   slowMs: number;
@@ -132,7 +134,7 @@ export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
 
 function mount<Name extends JsonRouteName>(
   app: FastifyInstance,
-  { authorize, ownOrigins, log, slowMs }: MountDeps,
+  { authorize, ownOrigins, apiOrigins, log, slowMs }: MountDeps,
   name: Name,
   run: (request: FastifyRequest, input: HandlerInput<Name>) => Promise<unknown>,
 ): void {
@@ -178,6 +180,7 @@ function mount<Name extends JsonRouteName>(
         userAgent: request.headers['user-agent'],
         clientGone: () => clientGoneSignal(reply.raw),
         setHeader: (key, value) => void reply.header(key, value),
+        passkeySite: () => passkeySiteOf(request, apiOrigins),
       });
       const { answer, operationId } = answered(route, body, result);
       if (operationId !== undefined) reply.header(OPERATION_HEADER, operationId);

@@ -1,7 +1,7 @@
 /** Authenticator apps, recovery codes and passkeys, written under the account's lock. */
 import type { Selectable } from 'kysely';
 import type { SecondFactor } from '../../domain/access/second-factor.ts';
-import type { TotpTable } from '../db/account-schema.ts';
+import type { PasskeyTable, TotpTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type TotpRow = Selectable<TotpTable>;
@@ -63,6 +63,51 @@ export async function useRecoveryCode(tx: Db, accountId: string, hash: string): 
 export async function countRecoveryCodes(db: Db, accountId: string): Promise<number> {
   const codes = db.selectFrom('recoveryCode').where('accountId', '=', accountId);
   return (await codes.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
+}
+
+export type PasskeyRow = Selectable<PasskeyTable>;
+
+/** Oldest first. */
+export const passkeysOf = (db: Db, accountId: string): Promise<PasskeyRow[]> =>
+  db
+    .selectFrom('passkey')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .orderBy('createdAtMs')
+    .orderBy('id')
+    .execute();
+
+export const passkeyByCredential = (db: Db, credentialId: string): Promise<PasskeyRow | undefined> =>
+  db.selectFrom('passkey').selectAll().where('credentialId', '=', credentialId).executeTakeFirst();
+
+/** False for a credential that is registered. */
+export async function insertPasskey(tx: Db, row: PasskeyRow): Promise<boolean> {
+  const result = await tx
+    .insertInto('passkey')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  return result.numInsertedOrUpdatedRows === 1n;
+}
+
+/** False for a counter that does not grow; authenticators without one stay at 0. */
+export async function usePasskey(tx: Db, id: string, use: { counter: number; nowMs: number }): Promise<boolean> {
+  const result = await tx
+    .updateTable('passkey')
+    .set({ counter: use.counter, lastUsedAtMs: use.nowMs })
+    .where('id', '=', id)
+    .where('counter', use.counter === 0 ? '=' : '<', use.counter)
+    .executeTakeFirst();
+  return result.numUpdatedRows === 1n;
+}
+
+export async function deletePasskey(tx: Db, accountId: string, id: string): Promise<PasskeyRow | undefined> {
+  return tx
+    .deleteFrom('passkey')
+    .where('id', '=', id)
+    .where('accountId', '=', accountId)
+    .returningAll()
+    .executeTakeFirst();
 }
 
 /** Writes the list of the account's row, and drops the recovery codes with the last factor. */

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import type { AccessDeps } from '../../../src/control/access/access.ts';
+import { insertPasskey, usePasskey } from '../../../src/store/tables/second-factors.ts';
 import { needsProgram } from '../../fixtures/programs.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {
@@ -167,6 +168,7 @@ onBothEngines('second factor', { postgres: 'always' }, (open) => {
     expect(await secondFactors.get(caller)).toEqual({
       factors: ['totp'],
       recoveryCodes: 10,
+      passkeys: [],
       isRequired: false,
       mustSetUp: false,
     });
@@ -258,6 +260,26 @@ onBothEngines('a second factor that a role needs', (open) => {
     };
     const signed = await strict.access.signOn(identity, { linksByEmail: false }, HOME);
     expect((await callerOf(strict, signed.accessToken)).roles).toEqual(['admin']);
+  });
+});
+
+onBothEngines('the counter of a passkey', (open) => {
+  test('grows with each use, and stays 0 for an authenticator without one', async () => {
+    const { store, access } = await openFixture(open);
+    const { accounts } = await access.administration.list({}, { currentPage: 1, pageSize: 1 });
+    const accountId = accounts[0]?.accountId ?? '';
+    const row = { accountId, name: 'p', publicKey: 'k', transports: '[]', createdAtMs: 1, lastUsedAtMs: null };
+    const uses = async (id: string, ...counters: number[]): Promise<boolean[]> => {
+      const outcomes: boolean[] = [];
+      for (const counter of counters)
+        outcomes.push(await store.write((tx) => usePasskey(tx, id, { counter, nowMs: 2 })));
+      return outcomes;
+    };
+    const add = (id: string) => store.write((tx) => insertPasskey(tx, { ...row, id, credentialId: id, counter: 0 }));
+    expect([await add('counts'), await add('rests'), await add('counts')]).toEqual([true, true, false]);
+    expect(await uses('counts', 1, 2, 2, 1, 0, 7)).toEqual([true, true, false, false, false, true]);
+    expect(await uses('rests', 0, 0)).toEqual([true, true]);
+    expect(await uses('unknown', 1)).toEqual([false]);
   });
 });
 

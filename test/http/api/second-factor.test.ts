@@ -113,3 +113,25 @@ test('each change is in the audit log with the account, and without a code', asy
   for (const name of ['createTotp', 'confirmTotp', 'deleteTotp', 'resetSecondFactor']) expect(routes).toContain(name);
   for (const hidden of [code, account.secret]) expect(JSON.stringify(records)).not.toContain(hidden);
 });
+
+test('passkeys begin at a host name of the console over https or at localhost, and nowhere else', async () => {
+  const account = await api.newAccount();
+  const { port } = api;
+  const begin = (host: string, origin: string): Promise<Reply> =>
+    api.post('/user/login/passkey/begin', {}, { headers: { host, origin } });
+  const local = await begin(`localhost:${port}`, `http://localhost:${port}`);
+  expect(local).toMatchObject({ status: 200, json: { rpId: 'localhost' } });
+  for (const [host, origin, status] of [
+    [`127.0.0.1:${port}`, `http://127.0.0.1:${port}`, 400],
+    ['x', 'http://x', 400],
+    [`localhost:${port}`, 'http://localhost:1', 403],
+    [`localhost:${port}`, 'https://other.example', 403],
+  ] as const)
+    expect((await begin(host, origin)).status).toBe(status);
+  const added = await api.post(
+    '/user/secondFactor/passkey/begin',
+    { password: account.password },
+    { token: account.token, headers: { host: 'x', origin: 'http://x' } },
+  );
+  expect(added).toMatchObject({ status: 400, headers: { 'x-error-code': 'unsupported' } });
+});

@@ -49,8 +49,10 @@ let hers: Record<string, string>;
 /** Fields of a launch. */
 let launchOptions: { region: string; type: string; image: string };
 
+const passwordOf = (username: string): string => `the password of ${username}`;
+
 async function person(admin: Client, username: string): Promise<Person> {
-  const password = `the password of ${username}`;
+  const password = passwordOf(username);
   await admin.createUser({ username, password, balance: 1_000 });
   const { client, token } = await login(server, username, password);
   const request = await firstLaunchRequest(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
@@ -224,7 +226,8 @@ test('the API: every route with an id answers Mallory for Alice’s id as for an
   for (const name of withIds) {
     // Some routes call a snapshot's id volumeId.
     for (const id of ['volumeId', 'snapshotId', 'session', 'key', 'webhook'] as const) {
-      const bodies = [hers, nobodys].map((ids) => ({ ...bodyOf(ids), id: ids[id] }));
+      const password = passwordOf('mallory');
+      const bodies = [hers, nobodys].map((ids) => ({ ...bodyOf(ids), id: ids[id], password }));
       const [theirs = '', nobodyS = ''] = await Promise.all(bodies.map((body) => ask(name, body, mallory.token)));
       // A refusal names the requested id.
       expect([name, without(hers, theirs)]).toEqual([name, without(nobodys, nobodyS)]);

@@ -1,6 +1,6 @@
 /** An act that needs the password, and a code once the account has a second factor. */
 import { PasswordInput, Text, TextInput } from '@mantine/core';
-import { useState } from 'react';
+import { useState, type ReactNode } from 'react';
 import { FormModal } from '../../parts/form-modal.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 
@@ -17,10 +17,12 @@ interface ProofModalProps<Output> {
   act: (proof: Proof) => Promise<Output>;
   onDone: (output: Output) => void;
   onClose: () => void;
+  isReady?: boolean;
+  children?: ReactNode;
 }
 
 export function ProofModal<Output>(props: ProofModalProps<Output>) {
-  const { title, verb, hints, needsCode, act, onDone, onClose } = props;
+  const { title, verb, hints, needsCode, act, onDone, onClose, isReady = true, children } = props;
   const { secondFactor } = useTexts().settings;
   const [password, setPassword] = useState('');
   const [code, setCode] = useState('');
@@ -28,7 +30,7 @@ export function ProofModal<Output>(props: ProofModalProps<Output>) {
     <FormModal
       title={title}
       verb={verb}
-      isReady={password !== '' && (!needsCode || code !== '')}
+      isReady={isReady && password !== '' && (!needsCode || code !== '')}
       act={() => act(needsCode ? { password, code } : { password })}
       onDone={onDone}
       onClose={onClose}
@@ -38,12 +40,13 @@ export function ProofModal<Output>(props: ProofModalProps<Output>) {
           {hint}
         </Text>
       ))}
+      {children}
       <PasswordInput
         label={secondFactor.password}
         autoComplete="current-password"
         value={password}
         onChange={({ currentTarget }) => setPassword(currentTarget.value)}
-        data-autofocus
+        data-autofocus={children === undefined || undefined}
       />
       {needsCode && (
         <TextInput

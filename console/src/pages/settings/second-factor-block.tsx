@@ -9,6 +9,8 @@ import { Loading } from '../../parts/loading.tsx';
 import { SecretOnce } from '../../parts/secret-once.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { PasskeyModal } from './passkey-modal.tsx';
+import { arePasskeysPossible } from './passkeys.ts';
 import { ProofModal } from './proof-modal.tsx';
 import { secondFactorQuery } from './second-factor-query.ts';
 import { TotpModal } from './totp-modal.tsx';
@@ -22,10 +24,11 @@ export function SecondFactorBlock({ query }: { query: UseQueryResult<State> }) {
   return <Factors state={query.data} />;
 }
 
-function Factors({ state: { factors, recoveryCodes, isRequired, mustSetUp } }: { state: State }) {
+function Factors({ state: { factors, recoveryCodes, passkeys, isRequired, mustSetUp } }: { state: State }) {
   const { secondFactor } = useTexts().settings;
   const queries = useQueryClient();
-  const [open, setOpen] = useState<'addApp' | 'removeApp' | 'newCodes'>();
+  const [open, setOpen] = useState<'addApp' | 'removeApp' | 'newCodes' | 'addPasskey'>();
+  const [removed, setRemoved] = useState<State['passkeys'][number]>();
   const [totp, setTotp] = useState<AnswerOf<'createTotp'>>();
   const [codes, setCodes] = useState<readonly string[]>([]);
   const close = (): void => setOpen(undefined);
@@ -64,6 +67,24 @@ function Factors({ state: { factors, recoveryCodes, isRequired, mustSetUp } }: {
           </Button>
         )}
       </Line>
+      {passkeys.map((passkey) => (
+        <Line key={passkey.id} name={`${secondFactor.passkey}: ${passkey.name}`}>
+          <Button
+            variant="default"
+            aria-label={`${secondFactor.remove}: ${passkey.name}`}
+            onClick={() => setRemoved(passkey)}
+          >
+            {secondFactor.remove}
+          </Button>
+        </Line>
+      ))}
+      {arePasskeysPossible() && (
+        <Line name={secondFactor.passkeys}>
+          <Button variant="default" onClick={() => setOpen('addPasskey')}>
+            {secondFactor.addPasskey}
+          </Button>
+        </Line>
+      )}
       {factors.length > 0 && (
         <Line name={`${secondFactor.codes}: ${secondFactor.codesLeft(recoveryCodes)}`}>
           <Button variant="default" onClick={() => setOpen('newCodes')}>
@@ -92,6 +113,18 @@ function Factors({ state: { factors, recoveryCodes, isRequired, mustSetUp } }: {
           act={(proof) => api.deleteTotp(proof)}
           onDone={reload}
           onClose={close}
+        />
+      )}
+      {open === 'addPasskey' && <PasskeyModal needsCode={factors.length > 0} onDone={added} onClose={close} />}
+      {removed && (
+        <ProofModal
+          title={secondFactor.removePasskey(removed.name)}
+          verb={secondFactor.remove}
+          hints={[isRequired ? secondFactor.removeRequired : secondFactor.removeHint, secondFactor.ends]}
+          needsCode
+          act={(proof) => api.deletePasskey({ ...proof, id: removed.id })}
+          onDone={reload}
+          onClose={() => setRemoved(undefined)}
         />
       )}
       {open === 'newCodes' && (

@@ -39,7 +39,10 @@ input { margin: 0 0 16px; padding: 8px 12px; color: inherit; background: var(--c
 button { padding: 8px 16px; font-weight: 600; color: #fff; background: var(--accent); border: 1px solid var(--accent);
   cursor: pointer }
 button:hover { background: #00616d }
-form + p { margin-top: 16px }
+button[type=button] { color: var(--link); background: none }
+button + p { margin-top: 16px }
+[hidden] { display: none }
+form + p, form + div { margin-top: 16px }
 form:last-child, p:last-child { margin-bottom: 0 }
 a { color: var(--link) }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px }`;
@@ -49,6 +52,7 @@ const LOGO =
   '<path d="M8 13h16M10 13v7m12-7v7M16 6v7M6 22c2.5 2.4 5 2.4 7.5 0s5-2.4 7.5 0 3.5 2 5 .8" fill="none" stroke="#fff" stroke-width="2.4" stroke-linecap="round"/></svg>';
 
 const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
+const SCRIPT_POLICY = "; script-src 'self'; connect-src 'self'";
 
 /** `Referrer-Policy: origin` shows the gateway that the link is the API's, without the address. */
 export const pageHeaders = {
@@ -57,8 +61,17 @@ export const pageHeaders = {
   'x-frame-options': 'DENY',
 };
 
-export const sendPage = (request: FastifyRequest, reply: FastifyReply, status: number, text: string): FastifyReply =>
-  setCommonHeaders(request, reply, HTML_TYPE).headers(pageHeaders).code(status).send(text);
+export const sendPage = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  text: string,
+  { hasScript = false } = {},
+): FastifyReply => {
+  setCommonHeaders(request, reply, HTML_TYPE).headers(pageHeaders);
+  if (hasScript) reply.header('content-security-policy', PAGE_POLICY + SCRIPT_POLICY);
+  return reply.code(status).send(text);
+};
 
 export const page = ({ language }: FormTexts, title: string, body: string, head = ''): string => `<!doctype html>
 <html lang="${language}">
@@ -98,10 +111,12 @@ export function refuseOnPage(
   reply: FastifyReply,
   error: unknown,
   pageWith: (trouble: string, texts: FormTexts) => string,
+  options?: { hasScript: boolean },
 ): FastifyReply {
   if (!(error instanceof Refusal)) throw error;
   const { code, message, retryAfterS } = error;
   reply.header('x-error-code', code);
   if (retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(retryAfterS)));
-  return sendPage(request, reply, errorKinds[code].status, pageWith(asSentence(message), formTextsFor(request)));
+  const text = pageWith(asSentence(message), formTextsFor(request));
+  return sendPage(request, reply, errorKinds[code].status, text, options);
 }

@@ -35,7 +35,21 @@ export const openHandlers = ({ access, accounts }: Control, secureCookies: boole
     setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
     return { accessToken, accessExpire };
   },
+
+  beginPasskeyLogin: async ({ passkeySite }) => access.passkeys.beginLogin(passkeySite()),
+
+  async loginWithPasskey({ body, passkeySite, from, userAgent, setHeader }) {
+    const { accessToken, accessExpire } = await access.passkeys.login(body, passkeySite(), from, userAgent);
+    setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
+    return { accessToken, accessExpire };
+  },
 });
+
+export const passkeyHandlers = ({ access: { passkeys } }: Control) =>
+  ({
+    beginPasskey: (caller, { body, passkeySite }) => passkeys.begin(caller, body, passkeySite()),
+    createPasskey: (caller, { body, passkeySite }) => passkeys.create(caller, body, passkeySite()),
+  }) satisfies Partial<Handlers['ofRequest']>;
 
 /** End of a login and the cookie. */
 export const logoutHandlers = ({ access }: Control, secureCookies: boolean) =>
@@ -63,6 +77,7 @@ export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Contr
     confirmTotp: access.secondFactors.confirmTotp,
     deleteTotp: access.secondFactors.deleteTotp,
     createRecoveryCodes: access.secondFactors.createRecoveryCodes,
+    deletePasskey: access.passkeys.delete,
     listLogins: access.listLogins,
     revokeLogin: access.revokeLogin,
     createUser: access.createUser,

@@ -1,7 +1,7 @@
 /**
- * Login page of the console, and of visitors whose session at the gateway expired: plain HTML
- * without scripts. It leads back to the address asked for: a view of the console, or a notebook or
- * port, for which it opens a session as `POST /instance/open` does.
+ * Login page of the console, and of visitors whose session at the gateway expired: plain HTML, with
+ * a script for passkeys alone. It leads back to the address asked for: a view of the console, or a
+ * notebook or port, for which it opens a session as `POST /instance/open` does.
  *
  * The address is a path of this server or at the gateway, and the label of a port's own host: this
  * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST
@@ -34,6 +34,7 @@ import {
   sendPage,
 } from './form-page.ts';
 import { formTextsFor, type FormTexts } from './form-texts.ts';
+import { offersPasskeys } from './passkey-site.ts';
 import { escaped, HTML_TYPE } from '../html.ts';
 import { setCommonHeaders } from '../reply-headers.ts';
 import { parameterOf } from '../request.ts';
@@ -49,6 +50,7 @@ interface LoginPageDeps {
   /** Origins of this API; pages of other sites may not use the form. */
   ownOrigins?: readonly string[];
   secureCookies: boolean;
+  hasPasskeyScript?: boolean;
 }
 
 interface Return {
@@ -60,7 +62,7 @@ interface Return {
 }
 
 export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
-  const { control, secureCookies } = deps;
+  const { control, secureCookies, hasPasskeyScript = false } = deps;
   const ownOrigins = new Set(deps.ownOrigins);
   const provider = deps.loginProvider?.displayName ?? null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
@@ -103,14 +105,15 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     seal.seal(JSON.stringify({ username, password, expiresAtMs: performance.now() + PENDING_MS }), ABOUT);
 
   app.get(LOGIN_PATH, async (request, reply) => {
+    const passkeys = hasPasskeyScript && offersPasskeys(request, ownOrigins);
     try {
       const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
       const visitor = await visitorOf(request, control.access);
       if (visitor !== null && back.target === null) return leadTo(request, reply, back.to);
-      const shown = { provider, back, visitor, trouble: null, username: '' };
-      return sendPage(request, reply, 200, loginPage(formTextsFor(request), shown));
+      const shown = { provider, back, visitor, trouble: null, username: '', passkeys };
+      return sendPage(request, reply, 200, loginPage(formTextsFor(request), shown), { hasScript: passkeys });
     } catch (error) {
-      return refuse(request, reply, error, { provider, back: null, visitor: null, username: '' });
+      return refuse(request, reply, error, { provider, back: null, visitor: null, username: '', passkeys });
     }
   });
 
@@ -118,6 +121,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     let back: Return | null = null;
     let visitor: Caller | null = null;
     let given: Given | null = null;
+    const passkeys = hasPasskeyScript && offersPasskeys(request, ownOrigins);
     try {
       refuseCrossSite(request, ownOrigins);
       const form = formOf(request, 'programs log in with POST /api/user/login');
@@ -137,8 +141,13 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       return sendPage(request, reply, 200, openingPage(formTextsFor(request), url));
     } catch (error) {
       if (back !== null && given !== null && error instanceof Refusal && error.secondFactor === 'code')
-        return askForCode(request, reply, error, { back, pending: sealedOf(given), isWrong: given.code !== undefined });
-      return refuse(request, reply, error, { provider, back, visitor, username: given?.username ?? '' });
+        return askForCode(request, reply, error, {
+          back,
+          pending: sealedOf(given),
+          isWrong: given.code !== undefined,
+          passkeys,
+        });
+      return refuse(request, reply, error, { provider, back, visitor, username: given?.username ?? '', passkeys });
     }
   });
 }
@@ -155,6 +164,8 @@ interface Given {
 }
 
 const SETTINGS = '/settings';
+/** File of the console. */
+export const PASSKEY_SCRIPT = 'passkey-login.js';
 const MAX_VIEW = 2_000;
 
 /** A path of the console with its query, without anything that leads to another host. */
@@ -173,24 +184,25 @@ function targetAt(
   return portDomain === null ? null : returnTarget(`${host}.${portDomain}`, to, portDomain);
 }
 
-type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username'> & { back: Return | null };
+type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username' | 'passkeys'> & { back: Return | null };
 
 function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
-  return refuseOnPage(request, reply, error, (trouble, texts) =>
-    back === null ? failurePage(trouble, texts) : loginPage(texts, { back, trouble, ...shown }),
-  );
+  const pageWith = (trouble: string, texts: FormTexts): string =>
+    back === null ? failurePage(trouble, texts) : loginPage(texts, { back, trouble, ...shown });
+  return refuseOnPage(request, reply, error, pageWith, { hasScript: back !== null && shown.passkeys });
 }
 
 interface CodePage {
   back: Return;
   pending: string;
   isWrong: boolean;
+  passkeys: boolean;
 }
 
 function askForCode(request: FastifyRequest, reply: FastifyReply, error: Refusal, page: CodePage): FastifyReply {
   const texts = formTextsFor(request);
   reply.header(SECOND_FACTOR_HEADER, 'code');
-  return refuseOnPage(request, reply, error, () => codePage(texts, page));
+  return refuseOnPage(request, reply, error, () => codePage(texts, page), { hasScript: page.passkeys });
 }
 
 interface LoginPage {
@@ -200,7 +212,19 @@ interface LoginPage {
   visitor: Caller | null;
   trouble: string | null;
   username: string;
+  /** Whether browsers allow them here. */
+  passkeys: boolean;
 }
+
+/** Shown by the script, in browsers that have passkeys. */
+const passkeyBlock = (texts: FormTexts, { to, host }: Return): string => {
+  const next = `${LOGIN_PATH}?${new URLSearchParams({ to, host })}`;
+  return `<div hidden>
+<button type="button" id="passkey" data-next="${escaped(next)}" data-failed="${escaped(texts.passkeyFailed)}">${texts.logInByPasskey}</button>
+<p role="alert" id="passkey-trouble" hidden></p>
+</div>
+<script src="/${PASSKEY_SCRIPT}" type="module"></script>`;
+};
 
 const formFor =
   (back: Return) =>
@@ -210,7 +234,7 @@ const formFor =
 ${fields}<button>${escaped(button)}</button>
 </form>`;
 
-function codePage(texts: FormTexts, { back, pending, isWrong }: CodePage): string {
+function codePage(texts: FormTexts, { back, pending, isWrong, passkeys }: CodePage): string {
   const fields = `<input type="hidden" name="pending" value="${escaped(pending)}">
 <label for="code">${texts.code}</label>
 <input id="code" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required autofocus>
@@ -219,11 +243,12 @@ function codePage(texts: FormTexts, { back, pending, isWrong }: CodePage): strin
     alert(isWrong ? texts.wrongCode : null),
     paragraph(texts.codeText),
     formFor(back)(fields, texts.logIn),
+    passkeys ? passkeyBlock(texts, back) : '',
   ];
   return page(texts, texts.secondFactor, parts.join('\n'));
 }
 
-function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username }: LoginPage): string {
+function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username, passkeys }: LoginPage): string {
   const form = formFor(back);
   const fields = `<label for="username">${texts.nameOrEmail}</label>
 <input id="username" name="username" autocomplete="username" required value="${escaped(username)}"${username === '' ? ' autofocus' : ''}>
@@ -240,6 +265,7 @@ function loginPage(texts: FormTexts, { provider, back, visitor, trouble, usernam
       visitor === null ? '' : paragraph(texts.orOther),
       provider === null ? '' : linkTo({ href: signOnAddress(back), text: texts.logInWith(provider) }),
       form(fields, texts.logIn),
+      passkeys ? passkeyBlock(texts, back) : '',
     ].join('\n'),
   );
 }
