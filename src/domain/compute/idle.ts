@@ -6,7 +6,7 @@
  * and is stopped, after a warning, once idle for as long as the policy says.
  *
  * A missing or stale signal gives the verdict `unknown` and restarts the idle time, as do a gap
- * between two checks, a clock step and a server start: unobserved time never counts as idle.
+ * between two checks, also of two servers, and a clock step: unobserved time never counts as idle.
  */
 
 export const signalNames = ['keepAlive', 'kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
@@ -78,10 +78,14 @@ export interface IdleWatch {
   sinceMs: number | null;
   usedAtMs: number;
   assessedAtMs: number;
-  warnedOfMs: number | null;
+  /** As the warning announced; null: not warned. */
+  willStopAtMs: number | null;
 }
 
-export const noIdleWatch: IdleWatch = { sinceMs: null, usedAtMs: 0, assessedAtMs: 0, warnedOfMs: null };
+export const noIdleWatch: IdleWatch = { sinceMs: null, usedAtMs: 0, assessedAtMs: 0, willStopAtMs: null };
+
+/** The time of a use is the difference of two clocks: smaller changes are no other use. */
+const JITTER_MS = 1_000;
 
 export interface IdleVerdict {
   state: Exclude<IdleState, 'off'>;
@@ -121,7 +125,7 @@ export function assessIdleness(
     // The end of this use is unknown, and so are unread signals: idleness starts at a later check.
     const isEnding = allKnown && !fresh.some((signal) => signal.inUse);
     const watch = isEnding
-      ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), assessedAtMs: nowMs, warnedOfMs: null }
+      ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), assessedAtMs: nowMs, willStopAtMs: null }
       : { ...noIdleWatch, assessedAtMs: nowMs };
     return { state: 'active', because: active.text, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
@@ -132,20 +136,16 @@ export function assessIdleness(
     return { state: 'unknown', because, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
   const sinceMs = unbroken ?? nowMs;
-  const usedAtMs = Math.min(nowMs, Math.max(previous.usedAtMs, lastUse(fresh, nowMs)));
+  const latestMs = lastUse(fresh, nowMs);
+  const usedAtMs = Math.min(nowMs, latestMs - previous.usedAtMs < JITTER_MS ? previous.usedAtMs : latestMs);
   const idleSinceMs = Math.max(sinceMs, usedAtMs);
+  const isSame = idleSinceMs === Math.max(previous.sinceMs ?? 0, previous.usedAtMs);
+  const announcedMs = isSame ? previous.willStopAtMs : null;
   const dueAtMs = idleSinceMs + policy.afterMs;
-  const isWarned = previous.warnedOfMs === idleSinceMs;
-  const willStopAtMs = isWarned ? dueAtMs : Math.max(dueAtMs, nowMs + limits.checkEveryMs);
-  const action = isWarned
-    ? nowMs >= dueAtMs
-      ? 'stop'
-      : 'nothing'
-    : dueAtMs - nowMs <= warningMs(policy, limits)
-      ? 'warn'
-      : 'nothing';
-  const warnedOfMs = isWarned || action === 'warn' ? idleSinceMs : null;
-  const watch = { sinceMs, usedAtMs, assessedAtMs: nowMs, warnedOfMs };
+  const willStopAtMs = announcedMs ?? Math.max(dueAtMs, nowMs + limits.checkEveryMs);
+  const warns = announcedMs === null && dueAtMs - nowMs <= warningMs(policy, limits);
+  const action = warns ? 'warn' : announcedMs !== null && nowMs >= announcedMs ? 'stop' : 'nothing';
+  const watch = { sinceMs, usedAtMs, assessedAtMs: nowMs, willStopAtMs: warns ? willStopAtMs : announcedMs };
   return { state: 'idle', because: 'nothing uses the instance', idleSinceMs, willStopAtMs, action, watch };
 }
 

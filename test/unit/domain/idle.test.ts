@@ -52,6 +52,29 @@ const evenly = (count: number, signalsAt: (atMs: number, index: number) => IdleS
   });
 
 describe('an assessment', () => {
+  test('warns once of a use whose time the clocks tell a millisecond apart', () => {
+    const usedMs = startMs + 10_000;
+    const judged = verdictsOf(
+      evenly(24, (atMs, index) => {
+        const usedAtMs = atMs < usedMs ? 0 : usedMs + Math.max(0, index - 16);
+        return withOne(atMs, { name: 'http', usedAtMs });
+      }),
+    );
+    expect(judged.filter(({ action }) => action === 'warn')).toHaveLength(1);
+    expect(judged.find(({ action }) => action === 'stop')?.idleSinceMs).toBe(usedMs);
+  });
+
+  test('stops no earlier than announced, whenever it looks again', () => {
+    const short = { policy: idlePolicy(checkEveryMs / 2), required, limits };
+    const begun = assessIdleness(short, noIdleWatch, allQuiet(startMs), startMs);
+    expect([begun.action, begun.willStopAtMs]).toEqual(['warn', startMs + checkEveryMs]);
+    const sooner = startMs + checkEveryMs - 1;
+    const next = assessIdleness(short, begun.watch, allQuiet(sooner), sooner);
+    expect([next.action, next.willStopAtMs]).toEqual(['nothing', begun.willStopAtMs]);
+    const atMs = startMs + checkEveryMs;
+    expect(assessIdleness(short, next.watch, allQuiet(atMs), atMs).action).toBe('stop');
+  });
+
   test('warns with a third of the idle time left, and stops at its end', () => {
     const judged = verdictsOf(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));

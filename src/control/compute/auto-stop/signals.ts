@@ -24,7 +24,7 @@ export interface SignalDeps {
 
 export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
   const { inside, instance, policy, traffic } = deps;
-  const atMs = inside.time.now();
+  const [atMs, elapsedMs] = [inside.time.now(), inside.time.elapsed()];
   const asking = AbortSignal.any([inside.signal, inside.time.deadline(NOTEBOOK_DEADLINE_MS)]);
   const notebook = makeNotebook({ ...inside, signal: asking }, deps.notebookToken);
   const ports = new Set([SSH_PORT, ...instance.nodePorts.map(({ port }) => port)]);
@@ -53,7 +53,7 @@ export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
       // Open notebook pages poll forever; the server reports real use. Other software does not.
       const vouches = (await kernels()) !== 'none';
       const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
-      const quietMs = inside.time.elapsed() - lastMs;
+      const quietMs = Math.max(0, elapsedMs - lastMs);
       return {
         atMs,
         inUse: open + direct.length > 0,
