@@ -82,6 +82,7 @@ export function makeControl(options: ControlDeps) {
     async start(): Promise<void> {
       if (options.alone) await store.write((tx) => releaseAllLeases(tx, kernel.time.now()));
       await money.start();
+      await compute.takeOver();
       await retention.insert();
       // Before a loop starts instances: an engine enforces what it knows.
       await compute.applyEgress();

@@ -18,6 +18,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0009-second-factor'),
   fromFiles('0010-amortization'),
   fromFiles('0010-payment-claims'),
+  fromFiles('0011-watches'),
 ];
 
 export async function openStore(options: {

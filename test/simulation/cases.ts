@@ -21,7 +21,9 @@ export type Case =
   /** Sends every request twice at once. */
   | { kind: 'twice'; story: number; seed: number }
   | { kind: 'outage'; story: number; atMs: number; forMs: number; how: Outage }
-  | { kind: 'lie'; story: number; how: Lie; seed: number };
+  | { kind: 'lie'; story: number; how: Lie; seed: number }
+  /** Compares a life with a kill to one without. */
+  | { kind: 'takeover'; atMs: number };
 
 export const outages = ['away', 'silent', 'flapping', 'rebooted', 'emptied', 'restored'] as const;
 export type Outage = (typeof outages)[number];
@@ -43,7 +45,7 @@ export function caseOf(name: string): Case {
     if (found === undefined) throw new Error(`${name} is no case: ${rest[at]} is none of ${known.join(', ')}`);
     return found;
   };
-  const story = kind === 'seed' ? 0 : number(0);
+  const story = kind === 'seed' || kind === 'takeover' ? 0 : number(0);
   switch (kind) {
     case 'seed':
       return { kind, seed: number(0) };
@@ -63,9 +65,11 @@ export function caseOf(name: string): Case {
       return { kind, story, atMs: number(1), forMs: number(2), how: among(outages, 3) };
     case 'lie':
       return { kind, story, how: among(lies, 1), seed: number(2) };
+    case 'takeover':
+      return { kind, atMs: number(0) };
     default:
       throw new Error(
-        `${name} is no case: it begins with none of seed, twice, crash, engine, storage, commit, statement, outage, lie`,
+        `${name} is no case: it begins with none of seed, twice, crash, engine, storage, commit, statement, outage, lie, takeover`,
       );
   }
 }

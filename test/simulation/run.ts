@@ -76,7 +76,9 @@ const TWO_REGIONS_EVERY = 4;
 
 const fixedSeed = 'the fixed story';
 
-export async function run(what: Case, at: { folder: string; templates: Templates }): Promise<Outcome> {
+type PlayedCase = Exclude<Case, { kind: 'takeover' }>;
+
+export async function run(what: PlayedCase, at: { folder: string; templates: Templates }): Promise<Outcome> {
   const seed = what.kind === 'seed' ? `seed ${what.seed}` : 'seed' in what ? `${fixedSeed} ${what.seed}` : fixedSeed;
   const world = new World({
     ...at,
@@ -99,17 +101,19 @@ export async function run(what: Case, at: { folder: string; templates: Templates
   } finally {
     await world.stop();
   }
-  return {
-    wrong: world.violation,
-    trace: `${world.schedule.trace.join('\n')}\n`,
-    ...world.counts(),
-    engineCalls: world.engineCalls,
-    steps: world.steps,
-    virtualMs: world.schedule.nowMs,
-  };
+  return outcomeOf(world);
 }
 
-function faultPlanOf(what: Case, schedule: Schedule): FaultPlan {
+export const outcomeOf = (world: World): Outcome => ({
+  wrong: world.violation,
+  trace: `${world.schedule.trace.join('\n')}\n`,
+  ...world.counts(),
+  engineCalls: world.engineCalls,
+  steps: world.steps,
+  virtualMs: world.schedule.nowMs,
+});
+
+function faultPlanOf(what: PlayedCase, schedule: Schedule): FaultPlan {
   switch (what.kind) {
     case 'seed':
       return drawFaultPlan(schedule);
@@ -139,7 +143,7 @@ function faultPlanOf(what: Case, schedule: Schedule): FaultPlan {
   }
 }
 
-async function play(world: World, what: Case): Promise<void> {
+async function play(world: World, what: PlayedCase): Promise<void> {
   const { schedule } = world;
   const endMs =
     what.kind === 'seed' ? drawScenario(world) : fixedScenario(world, what.story, { twice: what.kind === 'twice' });

@@ -6,6 +6,7 @@ import { caseOf } from './cases.ts';
 import { watchDatabases } from './disk.ts';
 import { run, type Outcome } from './run.ts';
 import { forbidRealTime } from './schedule.ts';
+import { compareLives } from './takeover.ts';
 import { makeTemplates } from './template.ts';
 
 /** Memory where possible: the data is lost on purpose anyway. */
@@ -26,7 +27,9 @@ export async function makeRunner(): Promise<Runner> {
   process.on('unhandledRejection', (reason) => unheard.push(reason));
   return {
     async run(name) {
-      const outcome = await run(caseOf(name), { folder, templates });
+      const what = caseOf(name);
+      const at = { folder, templates };
+      const outcome = await (what.kind === 'takeover' ? compareLives(what, at) : run(what, at));
       const [first] = unheard.splice(0);
       if (first === undefined || outcome.wrong !== null) return outcome;
       const text = first instanceof Error ? first.message : JSON.stringify(first);

@@ -6,6 +6,7 @@ import { initialStopPolicy, type StopPolicyRules } from '../../domain/compute/st
 import type { AccessParts } from '../access/ports.ts';
 import type { DeliveryParts } from '../delivery/ports.ts';
 import { makeRegionTask, overlappingTask, task, type Kernel, type RegionDrivers, type Task } from '../kernel/ports.ts';
+import { saveSweep } from '../../store/tables/watches.ts';
 import type { MoneyParts } from '../money/ports.ts';
 import type { RegionParts } from '../regions/ports.ts';
 import type { StorageParts } from '../storage/ports.ts';
@@ -106,15 +107,27 @@ function makeParts(parts: Given) {
   };
 }
 
+const makeSweep =
+  (deps: Parts) =>
+  async (drivers: RegionDrivers): Promise<void> => {
+    const { store, metering, reserve } = deps;
+    const { regionId } = drivers;
+    const seenAtMs = metering.clock.now();
+    const seen = await sweepRegion(deps, drivers);
+    metering.saw(regionId, seenAtMs, seen);
+    if (!reserve.isFull()) await store.write((tx) => saveSweep(tx, { regionId, seenAtMs, ...seen }));
+  };
+
 export function wireCompute(given: Given) {
   const deps = makeParts(given);
+  const sweep = makeSweep(deps);
   const { idleDetector, sampler, stopAutomatically, terminalHost } = deps;
   const applyEgress = makeApplyEgress(deps);
   const logs = makeLogs(deps);
   return {
     parts: { stopAutomatically, sampler },
     useCases: useCasesOf(deps, logs),
-    tasks: tasksOf(deps, async () => void (await (await applyEgress()).passed)),
+    tasks: tasksOf(deps, { sweep, applyEgress: async () => void (await (await applyEgress()).passed) }),
     reconcilers: { instance: instanceReconciler(deps) },
     dueActs: {
       stop: makeTimedStop('stop', stopAutomatically),
@@ -126,7 +139,11 @@ export function wireCompute(given: Given) {
       money: makeEnforceMoney(deps),
     },
     applyEgress,
-    sweep: (drivers: RegionDrivers) => sweepRegion(deps, drivers),
+    sweep,
+    async takeOver(): Promise<void> {
+      await deps.health.takeOver();
+      await idleDetector.takeOver();
+    },
     async endUses(): Promise<void> {
       logs.stop();
       await terminalHost.stop();
@@ -187,15 +204,19 @@ function instanceReconciler(deps: Parts) {
   });
 }
 
-function tasksOf(deps: Parts, applyEgress: () => Promise<void>): Task[] {
-  const { regions, reserve, metering, health, sampler, idleDetector, idleLimits } = deps;
+interface TaskWork {
+  applyEgress: () => Promise<void>;
+  sweep: (drivers: RegionDrivers) => Promise<void>;
+}
+
+function tasksOf(deps: Parts, { applyEgress, sweep }: TaskWork): Task[] {
+  const { regions, reserve, health, sampler, idleDetector, idleLimits } = deps;
   const inEach = makeRegionTask(regions);
   return [
     overlappingTask(EGRESS, EGRESS_INTERVAL_MS, applyEgress),
     inEach(SWEEPS[0], SWEEP_INTERVAL_MS, async (drivers) => {
       if (!drivers.health.answers) return;
-      const seenAtMs = metering.clock.now();
-      metering.saw(drivers.regionId, seenAtMs, await sweepRegion(deps, drivers));
+      await sweep(drivers);
       await handleOrphans(deps, drivers);
     }),
     inEach(SWEEPS[1], SWEEP_INTERVAL_MS, async (drivers) => {

@@ -21,6 +21,7 @@ import {
   type DuePeriods,
   type DuePeriod,
 } from '../../store/tables/usage-periods.ts';
+import { dropWatches } from '../../store/tables/watches.ts';
 import { bookUsage, type Booking } from './book-usage.ts';
 import type { MeteredDeps } from './metering.ts';
 import { type TaskDeps, type RegionDrivers, notifyAdministrators } from '../kernel/ports.ts';
@@ -119,7 +120,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     if (!metering.isBilled) return;
     let storageUntilMs = clock.now();
     for (const { regionId, health } of regions.all()) {
-      if (!health.answers) metering.lost(regionId);
+      if (!health.answers && metering.lost(regionId)) await store.write((tx) => dropWatches(tx, 'seen', [regionId]));
       const seenAtMs = metering.seenAtMs(regionId);
       if (seenAtMs === null) continue;
       await book({ regionId, untilMs: lastFullMinute(Math.min(seenAtMs, clock.now())) });

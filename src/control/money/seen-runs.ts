@@ -1,20 +1,26 @@
 /** Last observation of each region's containers. After an outage, earlier runs are unknown. */
+import type { Db } from '../../store/store.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
+import { lastSweeps } from '../../store/tables/watches.ts';
 import type { MeterClock } from './meter-clock.ts';
 
 export interface SeenInstances {
   running?: ReadonlySet<string>;
   /** Their state is not known to the engine, as of a lost node. */
   unseen?: ReadonlySet<string>;
+  /** `Running` in the store, and not on the engine. */
+  missing?: ReadonlySet<string>;
 }
 
 export interface SeenRuns {
+  takeOver(db: Db): Promise<void>;
   /** Last sweep of the region's engine; null: none since the engine was lost. */
   seenAtMs(regionId: string): number | null;
   saw(regionId: string, atMs: number, seen?: SeenInstances): void;
   isUnseen(regionId: string, instanceId: string): boolean;
   isRunning(regionId: string, instanceId: string): boolean;
-  lost(regionId: string): void;
+  /** False: already lost. */
+  lost(regionId: string): boolean;
   /**
    * False for a run of before the engine or this process was away, until a sweep has seen it. Free
    * runs have no bookings that would tell; nobody pays for one whose engine answers.
@@ -22,35 +28,54 @@ export interface SeenRuns {
   isKnown(period: Pick<PeriodRow, 'meter' | 'regionId' | 'subjectId' | 'chargedUntilMs' | 'isCharging'>): boolean;
 }
 
+interface Sweep extends Required<SeenInstances> {
+  atMs: number;
+  /** By this process, since the engine was lost. */
+  isOwn: boolean;
+}
+
+const none: ReadonlySet<string> = new Set();
+
 export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => boolean): SeenRuns {
   // Without the steps of the clock.
   const startedAtMs = clock.now();
-  const seen = new Map<string, number>();
+  const sweeps = new Map<string, Sweep>();
   const lost = new Map<string, number>();
-  const instancesIn = new Map<string, SeenInstances>();
-  const isUnseen = (regionId: string, id: string): boolean => instancesIn.get(regionId)?.unseen?.has(id) === true;
-  const seenAtMs = (regionId: string): number | null => {
-    const atMs = answers(regionId) ? seen.get(regionId) : undefined;
-    return atMs === undefined ? null : atMs + clock.appliedMs();
+  const isUnseen = (regionId: string, id: string): boolean => sweeps.get(regionId)?.unseen.has(id) === true;
+  const hasSeen = (regionId: string, id: string): boolean => {
+    const sweep = sweeps.get(regionId);
+    return sweep?.isOwn === true && !sweep.missing.has(id);
   };
   return {
-    seenAtMs,
+    async takeOver(db) {
+      const { seen, unseen } = await lastSweeps(db);
+      for (const { regionId, sinceMs: atMs } of seen) {
+        const ids = unseen.filter((one) => one.regionId === regionId).map(({ subjectId }) => subjectId);
+        sweeps.set(regionId, { atMs, isOwn: false, running: none, missing: none, unseen: new Set(ids) });
+      }
+    },
+    seenAtMs(regionId) {
+      const sweep = answers(regionId) ? sweeps.get(regionId) : undefined;
+      return sweep === undefined ? null : sweep.atMs + clock.appliedMs();
+    },
     isUnseen,
-    isRunning: (regionId, id) => instancesIn.get(regionId)?.running?.has(id) === true,
-    saw(regionId, atMs, instances = {}) {
-      seen.set(regionId, atMs - clock.appliedMs());
-      instancesIn.set(regionId, instances);
+    isRunning: (regionId, id) => sweeps.get(regionId)?.running.has(id) === true,
+    saw(regionId, atMs, { running = none, unseen = none, missing = none } = {}) {
+      const before = sweeps.get(regionId);
+      // Later sweeps tell nothing about a run that ended in the absence.
+      const stillMissing = before?.isOwn === true ? before.missing.difference(running) : missing;
+      sweeps.set(regionId, { atMs: atMs - clock.appliedMs(), isOwn: true, running, unseen, missing: stillMissing });
     },
     lost(regionId) {
-      seen.delete(regionId);
       lost.set(regionId, clock.now() - clock.appliedMs());
+      return sweeps.delete(regionId);
     },
     isKnown: ({ meter, regionId, subjectId, chargedUntilMs, isCharging }) =>
       meter !== 'compute' ||
       (!isUnseen(regionId, subjectId) &&
         answers(regionId) &&
         (isCharging === 0 ||
-          seenAtMs(regionId) !== null ||
+          hasSeen(regionId, subjectId) ||
           chargedUntilMs - clock.appliedMs() >= (lost.get(regionId) ?? startedAtMs))),
   };
 }

@@ -64,8 +64,10 @@ export function wireMoney(parts: Kernel & MoneyOptions) {
   const dueActs = (needs: { stopAutomatically: StopAutomatically }) => ({
     paidTime: makeRenewPaidTime({ ...deps, ...needs }),
   });
-  /** Follows the setting of billing. */
-  const start = () => parts.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
+  const start = async (): Promise<void> => {
+    await parts.store.write((tx) => setCharging(tx, isBilled, metering.clock.now()));
+    await metering.takeOver(parts.store.read);
+  };
   return { parts: { metering }, useCases, tasks, dueActs, start };
 }
 

@@ -78,7 +78,7 @@ export interface IdleWatch {
   sinceMs: number | null;
   usedAtMs: number;
   assessedAtMs: number;
-  /** As the warning announced; null: not warned. */
+  /** Announced by the warning; null: not warned. */
   willStopAtMs: number | null;
 }
 

@@ -62,6 +62,7 @@ export const rowsEnd: Readonly<Record<keyof Schema, RowsEnd>> = {
   formerAccount: 'books',
   variable: 'living',
   volume: 'living',
+  watch: 'living',
   webhook: 'living',
   webhookBacklog: 'expires',
   webhookCursor: 'living',

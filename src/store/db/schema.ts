@@ -34,6 +34,18 @@ export interface DueActTable extends LeaseColumns {
   generation: Generated<number>;
 }
 
+/** A state of `tables/watches.ts`. */
+export interface WatchTable {
+  kind: string;
+  subjectId: string;
+  regionId: string;
+  sinceMs: number;
+  /** Run and policy of the instance: a row of others is void. */
+  run: string;
+  usedAtMs: number | null;
+  willStopAtMs: number | null;
+}
+
 export interface SettingTable {
   name: string;
   value: string;
@@ -399,6 +411,7 @@ export interface Schema extends AccountSchema, AuditSchema, BillingSchema, Webho
   gpuUse: GpuUseTable;
   setting: SettingTable;
   dueAct: DueActTable;
+  watch: WatchTable;
   region: RegionTable;
   image: ImageTable;
   instanceType: InstanceTypeTable;

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { makeHealthChecks } from '../../../src/control/compute/instances/health.ts';
 import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
 import { makeHealthChecks } from '../../../src/control/compute/instances/health.ts';
 import { makeSampler } from '../../../src/control/compute/inside/metrics/sampler.ts';
@@ -12,6 +13,8 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 import { DAY_MS, entriesOf, eventsOf } from './paid-time-fixture.ts';
+import { sweeping } from './sweeping.ts';
+import { countWatchWrites } from './watch-writes.ts';
 
 const isHealthy =
   (healthy: boolean) =>
@@ -53,6 +56,39 @@ onBothEngines('health', (open) => {
       healthy: true,
       diagnosisReason: '',
     });
+  });
+
+  test('counts a silence that the process before has seen, and writes it once', async () => {
+    const store = await open();
+    const world = await makeWorld(store);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
+    await world.until(instanceId, (one) => hasStatus('Running')(one) && isHealthy(true)(one));
+    await settled(world);
+    await world.running.stop();
+    const { deps } = sweeping(world);
+    const row = () =>
+      store.read.selectFrom('instance').selectAll().where('id', '=', instanceId).executeTakeFirstOrThrow();
+    const silences = () => store.read.selectFrom('watch').selectAll().where('kind', '=', 'silent').execute();
+    const another = async () => {
+      const health = makeHealthChecks({ ...deps, sampler: { latestOf: () => null } });
+      await health.takeOver();
+      await health.check();
+      return { health, says: health.answers(instanceFromRow(await row())) };
+    };
+    world.engine.misbehave(({ verb }) => (verb === 'dial' ? { mode: 'failBefore', kind: 'busy' } : undefined));
+    expect((await another()).says).toBeUndefined();
+    expect(await silences()).toMatchObject([{ subjectId: instanceId, regionId: world.drivers.regionId }]);
+    const written = await countWatchWrites(store);
+    const { health, says } = await another();
+    expect(says).toBe(false);
+    expect((await row()).dueAtMs).not.toBeNull();
+    for (let times = 0; times < 3; times++) await health.check();
+    expect(await written()).toBe(0);
+    await store.write((tx) => tx.updateTable('watch').set({ sinceMs: 0 }).where('kind', '=', 'seen').execute());
+    expect((await another()).says, 'nobody looked for a long time').toBeUndefined();
+    world.engine.misbehave(undefined);
+    await health.check();
+    expect(await silences()).toEqual([]);
   });
 
   /** The host takes the GPU of each instance while `isTaken` is true. */

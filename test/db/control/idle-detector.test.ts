@@ -14,6 +14,7 @@ import { notebookTokens } from '../../fixtures/test-seal.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
+import { countWatchWrites } from './watch-writes.ts';
 
 /** Real idle limits, a thousand times faster. */
 const idleLimits: IdleLimits = {
@@ -73,6 +74,8 @@ const eventsOf = (world: World, id: string) =>
 const kindsOf = async (world: World, id: string, ...kinds: string[]) =>
   (await eventsOf(world, id)).filter(({ kind }) => kinds.includes(kind));
 
+const idleRows = ({ store }: World) => store.read.selectFrom('watch').selectAll().where('kind', '=', 'idle').execute();
+
 /** Waits for checks over a longer time than idleness needs to stop it. */
 async function waitForChecks(world: World, id: string, times = 2): Promise<void> {
   await eventually(async () => (await activity(world, id)).checkedAtMs !== null);
@@ -111,17 +114,65 @@ onBothEngines('an idle instance', (open) => {
     expect(await reason(world, id)).toMatch(/^off: the instance is Stopped/);
   });
 
-  test('starts watching from scratch after a server restart', async () => {
+  /** Stops the server, moves the row of its last sweep by the absence, and starts another. */
+  async function anotherAfter(world: World, awayMs: number): Promise<void> {
+    await world.running.stop();
+    await world.store.write((tx) =>
+      tx
+        .updateTable('watch')
+        .set({ sinceMs: Date.now() - awayMs })
+        .where('kind', '=', 'seen')
+        .execute(),
+    );
+    await world.again();
+  }
+
+  test('stays idle since the same time under another server, and is warned of once', async () => {
+    const world = await watching(await open());
+    const id = await running(world);
+    await settled(world);
+    await setIdle(world, id, idlePolicy(4 * AFTER_MS));
+    await eventually(async () => (await kindsOf(world, id, 'instance.idleWarning')).length === 1);
+    await anotherAfter(world, 0);
+    await world.until(id, hasStatus('Stopped'));
+    const [warning, stop, ...more] = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
+    expect(more).toEqual([]);
+    const { idleSince, willStopAt } = JSON.parse(warning?.data ?? '{}');
+    expect(JSON.parse(stop?.data ?? '{}')).toMatchObject({ cause: 'IdleStop', idleSince });
+    expect(stop?.atMs).toBeGreaterThanOrEqual(willStopAt);
+    await eventually(async () => (await idleRows(world)).length === 0);
+  });
+
+  test('is watched from scratch after an absence that is longer than a check may be late', async () => {
     const world = await watching(await open());
     const id = await running(world);
     await setIdle(world, id, idlePolicy(3_600_000));
     await untilSaid(world, id, /^idle/);
-    const before = await activity(world, id);
     const restartMs = Date.now();
-    expect(before.idleSinceMs).toBeLessThanOrEqual(restartMs);
-    await world.again();
+    await anotherAfter(world, idleLimits.staleMs + 1);
     await untilSaid(world, id, /^idle/);
     expect((await activity(world, id)).idleSinceMs).toBeGreaterThanOrEqual(restartMs);
+  });
+
+  test('has a row while it is idle, which checks do not write again, and which a use ends', async () => {
+    const store = await open();
+    const world = await watching(store);
+    const id = await running(world, '', [80]);
+    await settled(world);
+    await setIdle(world, id, idlePolicy(3_600_000));
+    await eventually(async () => (await idleRows(world)).length === 1);
+    const before = await idleRows(world);
+    const written = await countWatchWrites(store);
+    await waitForChecks(world, id);
+    expect(await written()).toBe(0);
+    expect(await idleRows(world)).toEqual(before);
+    const end = world.running.control.forwarding.beginTraffic(id, 'use');
+    await eventually(async () => (await idleRows(world)).length === 0);
+    end();
+    await eventually(async () => (await idleRows(world)).length === 1);
+    expect((await idleRows(world))[0]?.usedAtMs).toBeGreaterThan(before[0]?.sinceMs ?? 0);
+    await setIdle(world, id, null);
+    await eventually(async () => (await idleRows(world)).length === 0);
   });
 });
 

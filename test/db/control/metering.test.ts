@@ -3,6 +3,7 @@ import { makeChargeUsage } from '../../../src/control/money/charge-usage.ts';
 import { makeMetering, meteredInstance, type Metering } from '../../../src/control/money/metering.ts';
 import { realTime } from '../../../src/control/kernel/time.ts';
 import { rateOfInstance } from '../../../src/domain/money/meter.ts';
+import { saveSweep } from '../../../src/store/tables/watches.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -48,6 +49,18 @@ function chargingOf(world: World, clock: { aheadMs: number }) {
   const metering = makeMetering({ time, regions, isBilled: true });
   const makeCharge = () => makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
   return { time, metering, makeCharge };
+}
+
+/** Ends the run, and returns the time at which its charge ends, and whether a gap follows. */
+async function endRun(world: World, id: string, metering: Metering, atMs: number) {
+  const row = await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  const instance = instanceFromRow(row);
+  const event = { accountId: row.ownerId, atMs, kind: 'instance.observed', subjectId: id, data: {} };
+  const ended = { before: rateOfInstance(instance), after: null };
+  await world.store.write((tx) => metering.appendEvent(tx, event, meteredInstance(instance), ended));
+  const periods = await periodsOf(world, id);
+  const charged = periods.findLast(({ state }) => state === 'charged');
+  return { endsAtMs: charged?.closedAtMs, isGap: periods.at(-1)?.state === 'gap' };
 }
 
 onBothEngines('metering', (open) => {
@@ -177,18 +190,59 @@ onBothEngines('metering', (open) => {
     await charge();
     clock.aheadMs += 5 * MINUTE_MS;
     world.drivers.health.answers = true;
-    const row = await world.store.read
-      .selectFrom('instance')
-      .selectAll()
-      .where('id', '=', id)
-      .executeTakeFirstOrThrow();
-    const instance = instanceFromRow(row);
-    const event = { accountId: row.ownerId, atMs: time.now(), kind: 'instance.observed', subjectId: id, data: {} };
-    const ended = { before: rateOfInstance(instance), after: null };
-    await world.store.write((tx) => metering.appendEvent(tx, event, meteredInstance(instance), ended));
+    await endRun(world, id, metering, time.now());
     const [charged, gap] = (await periodsOf(world, id)).slice(-2);
     expect(charged).toMatchObject({ closedAtMs: booked?.chargedUntilMs, chargedMicros: booked?.chargedMicros });
     expect(gap).toMatchObject({ state: 'gap', openedAtMs: booked?.chargedUntilMs, chargedMicros: 0 });
+  });
+
+  test('goes on from the last sweep of the process before, but for what it did not see', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await atRest(world);
+    const { regionId } = world.drivers;
+    const { time } = chargingOf(world, clock);
+    const bookedUntil = async () => (await periodsOf(world, id)).findLast(({ meter }) => meter === 'compute');
+    const sweptBy = async (unseen: string[]): Promise<number> => {
+      clock.aheadMs += 5 * MINUTE_MS;
+      const seenAtMs = time.now();
+      await world.store.write((tx) => saveSweep(tx, { regionId, seenAtMs, unseen: new Set(unseen) }));
+      return seenAtMs;
+    };
+    const another = async () => {
+      const { metering, makeCharge } = chargingOf(world, clock);
+      await metering.takeOver(world.store.read);
+      await makeCharge()();
+      return metering;
+    };
+    const before = await bookedUntil();
+    await sweptBy([id]);
+    await another();
+    expect((await bookedUntil())?.chargedUntilMs, 'its node does not answer').toBe(before?.chargedUntilMs);
+    const seenAtMs = await sweptBy([]);
+    clock.aheadMs += 5 * MINUTE_MS;
+    const metering = await another();
+    const untilMs = Math.floor(seenAtMs / MINUTE_MS) * MINUTE_MS;
+    expect((await bookedUntil())?.chargedUntilMs).toBe(untilMs);
+    expect(await endRun(world, id, metering, time.now()), 'nobody has looked since').toEqual({
+      endsAtMs: untilMs,
+      isGap: true,
+    });
+  });
+
+  test('charges what the first sweep misses up to the last booked minute, though it ends later', async () => {
+    const { world, clock } = await movable(await open());
+    const [lost, there] = [await running(world), await atRest(world)];
+    const { regionId } = world.drivers;
+    const { time, metering, makeCharge } = chargingOf(world, clock);
+    const runs = { running: new Set([there]), missing: new Set([lost]) };
+    metering.saw(regionId, time.now(), runs);
+    await makeCharge()();
+    clock.aheadMs += 2 * MINUTE_MS;
+    metering.saw(regionId, time.now(), runs);
+    const booked = (await periodsOf(world, lost)).findLast(({ state }) => state === 'charged')?.chargedUntilMs;
+    const atMs = time.now();
+    expect(await endRun(world, there, metering, atMs)).toEqual({ endsAtMs: atMs, isGap: false });
+    expect(await endRun(world, lost, metering, atMs)).toEqual({ endsAtMs: booked, isGap: true });
   });
 
   test('neither charges nor refunds a step of the system clock', async () => {

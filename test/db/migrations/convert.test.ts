@@ -113,6 +113,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       passkey,
       amortization,
       paymentClaim,
+      watch,
       account = [],
       session = [],
       entry = [],
@@ -149,7 +150,8 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       region: rows['region']?.map(without),
     });
     expect(dueAct).not.toEqual([]);
-    expect([quarantine, regionUse, gpuUse, totp, recoveryCode, passkey, amortization, paymentClaim].flat()).toEqual([]);
+    const added = [quarantine, regionUse, gpuUse, totp, recoveryCode, passkey, amortization, paymentClaim, watch];
+    expect(added.flat()).toEqual([]);
     expect(migration).toEqual(migrations.map(({ name }) => expect.stringContaining(name)));
     const fresh = await open.empty();
     await (await openStore({ ...fresh, log: quietLog })).stop();

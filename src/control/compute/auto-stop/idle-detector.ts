@@ -2,9 +2,11 @@
  * # Idle detection
  *
  * Periodically reads the signals of each running instance with an idle policy, assesses them,
- * warns, and stops it as its owner would. Holds no lease and stores nothing. Software inside may
- * delay a check, so a fair semaphore limits concurrent checks per owner.
+ * warns, and stops it as its owner would. An idle instance has a row, written on change, for the
+ * next process. Software inside may delay a check, so a fair semaphore limits concurrent checks per
+ * owner.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { gpuCountOf } from '../../../domain/regions/catalog.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
 import {
@@ -17,12 +19,15 @@ import {
   type IdlePolicy,
   type IdleState,
   type IdleVerdict,
+  type IdleWatch,
   type IdleSignal,
   type signalVerdicts,
 } from '../../../domain/compute/idle.ts';
 import { idleWatchedIds, runningRowsAmong } from '../../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { lockInstance, instanceFromRow } from '../../../store/tables/instances.ts';
+import { dropWatches, saveWatches, takeOverWatches, type Watch } from '../../../store/tables/watches.ts';
+import type { Db } from '../../../store/store.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { readSignals } from './signals.ts';
 import { type StopAutomatically, deadlineWithin, type TaskDeps } from '../../kernel/ports.ts';
@@ -60,6 +65,8 @@ export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
 }
 
 export interface IdleDetector {
+  /** To be called before the first sweep. */
+  takeOver(): Promise<void>;
   tick(): Promise<void>;
   settled(): Promise<void>;
   report(instance: Instance): IdleReport | null;
@@ -70,6 +77,8 @@ interface Watched {
   /** Run and policy; another pair resets the state. */
   of: string;
   nextCheckMs: number;
+  /** Monotonic. */
+  readFromMs: number;
   signals: IdleSignal[];
   verdict: IdleVerdict | null;
 }
@@ -77,6 +86,7 @@ interface Watched {
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   const { store, regions, time, log, idleLimits: limits, traffic, stopping, notebookTokens } = deps;
   const { warn, stop } = makeIdleActions(deps);
+  const rows = makeIdleRows(deps, warn);
   const watched = new Map<string, Watched>();
   const checks = new Map<string, Promise<void>>();
   const semaphore = makeSemaphore(MAX_CHECKS, { perOwner: CHECKS_PER_OWNER });
@@ -90,14 +100,20 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     return entry;
   };
 
+  const forget = (ids: readonly string[]): Promise<void> => {
+    for (const id of ids) watched.delete(id);
+    return rows.drop(ids);
+  };
+
   /** Rereads the row, as the check may have waited for a permit. */
   const check = async (id: string): Promise<void> => {
     const [row] = await runningRowsAmong(store.read, [id]);
-    if (!row?.idleAfterMs) return void watched.delete(id);
+    if (!row?.idleAfterMs) return forget([id]);
     const instance = instanceFromRow(row);
     const policy = instance.stopPolicy.idle;
     if (!policy) return;
     const entry = entryOf(instance);
+    const readFromMs = time.elapsed();
     entry.nextCheckMs = time.now() + limits.checkEveryMs;
     const required = requiredSignals(policy, gpuCountOf(instance.spec) > 0);
     const { engine } = regions.of(row.regionId);
@@ -111,12 +127,12 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     entry.signals = read.map((signal) =>
       signal.atMs > 0 ? signal : (fresh.find(({ name }) => name === signal.name) ?? signal),
     );
-    const [nowMs, assessedMs] = [time.now(), time.elapsed()];
-    const watch = entry.verdict?.watch ?? noIdleWatch;
+    const nowMs = time.now();
+    const watch = entry.verdict?.watch ?? rows.takenOver(id, entry.of) ?? noIdleWatch;
     const verdict = assessIdleness({ policy, required, limits }, watch, entry.signals, nowMs);
-    if (verdict.action === 'warn') await warn(instance, verdict);
-    if (verdict.action === 'stop') await stop(instance, policy, verdict, { nowMs, assessedMs });
-    entry.verdict = verdict;
+    await rows.follow(instance, entry.of, verdict);
+    if (verdict.action === 'stop') await stop(instance, policy, verdict, { nowMs, readFromMs });
+    Object.assign(entry, { verdict, readFromMs });
     const { willStopAtMs } = verdict;
     // The stop happens at the announced time, not at the next regular check.
     if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextCheckMs = Math.min(entry.nextCheckMs, willStopAtMs);
@@ -127,8 +143,8 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
     cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
     const listedIds = new Set(ids);
-    for (const id of watched.keys())
-      if (id > afterId && (cursor === '' || id <= cursor) && !listedIds.has(id)) watched.delete(id);
+    const known = [...watched.keys(), ...rows.ids()];
+    await forget(known.filter((id) => id > afterId && (cursor === '' || id <= cursor) && !listedIds.has(id)));
     const unwatched = await runningRowsAmong(
       store.read,
       ids.filter((id) => !watched.has(id)),
@@ -148,15 +164,21 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   };
 
   return {
+    takeOver: () => rows.takeOver(),
     async tick() {
       traffic.forget(TRAFFIC_RETENTION_MS);
       await findNext();
       const nowMs = time.now();
-      for (const [id, { ownerId, nextCheckMs }] of watched) {
+      const outdated: string[] = [];
+      for (const [id, { ownerId, nextCheckMs, readFromMs, verdict }] of watched) {
+        // Rows must not outlast a use known to this process alone, nor a late check.
+        const isLate = verdict !== null && nowMs - verdict.watch.assessedAtMs > limits.staleMs;
+        if (isLate || traffic.of(id, ['use']).lastMs > readFromMs) outdated.push(id);
         // A later time means a clock step.
         const isDue = nextCheckMs <= nowMs || nextCheckMs > nowMs + limits.checkEveryMs;
         if (isDue && !checks.has(id) && !stopping.aborted) begin(id, ownerId);
       }
+      await rows.drop(outdated);
     },
     async settled() {
       await Promise.all(checks.values());
@@ -180,29 +202,73 @@ function reportOf({ verdict, signals }: Watched, nowMs: number, limits: IdleLimi
   };
 }
 
-function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetectorDeps) {
-  const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: IdleVerdict): Promise<void> =>
-    store.write(async (tx) => {
-      const row = await lockInstance(tx, ownerId, id);
-      if (!row || row.desired !== 'running') return;
-      const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
-      const atMs = time.now();
-      await appendEvent(tx, { accountId: ownerId, atMs, kind: 'instance.idleWarning', subjectId: id, data });
-    });
+function makeIdleRows(
+  { store, time, idleLimits }: Pick<IdleDetectorDeps, 'store' | 'time' | 'idleLimits'>,
+  warn: (tx: Db, instance: Instance, verdict: IdleVerdict) => Promise<void>,
+) {
+  const rows = new Map<string, Watch>();
+  const seenAtMs = new Map<string, number>();
+  return {
+    ids: () => rows.keys(),
+    async takeOver(): Promise<void> {
+      const recent = { nowMs: time.now(), withinMs: idleLimits.staleMs };
+      for (const { seenAtMs: atMs, ...row } of await store.write((tx) => takeOverWatches(tx, 'idle', recent))) {
+        rows.set(row.subjectId, { ...row, kind: 'idle' });
+        seenAtMs.set(row.subjectId, atMs);
+      }
+    },
+    /** The last sweep stands for the last check. */
+    takenOver(id: string, run: string): IdleWatch | undefined {
+      const row = rows.get(id);
+      const assessedAtMs = seenAtMs.get(id);
+      if (row?.run !== run || assessedAtMs === undefined) return undefined;
+      const { sinceMs, usedAtMs, willStopAtMs } = row;
+      return { sinceMs, usedAtMs: usedAtMs ?? 0, willStopAtMs, assessedAtMs };
+    },
+    async follow(instance: Instance, run: string, verdict: IdleVerdict): Promise<void> {
+      const { id } = instance;
+      const row = rowOf(instance, run, verdict);
+      const warns = verdict.action === 'warn';
+      if (warns || !isDeepStrictEqual(row, rows.get(id)))
+        await store.write(async (tx) => {
+          if (warns) await warn(tx, instance, verdict);
+          await (row ? saveWatches(tx, [row]) : dropWatches(tx, 'idle', [id]));
+        });
+      if (row) rows.set(id, row);
+      else rows.delete(id);
+      seenAtMs.delete(id);
+    },
+    async drop(ids: readonly string[]): Promise<void> {
+      const stored = ids.filter((id) => rows.has(id));
+      if (stored.length === 0) return;
+      await store.write((tx) => dropWatches(tx, 'idle', stored));
+      for (const id of stored) rows.delete(id);
+    },
+  };
+}
+
+function makeIdleActions({ time, traffic, stopAutomatically }: IdleDetectorDeps) {
+  const warn = async (tx: Db, { id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: IdleVerdict): Promise<void> => {
+    const row = await lockInstance(tx, ownerId, id);
+    if (!row || row.desired !== 'running') return;
+    const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
+    const atMs = time.now();
+    await appendEvent(tx, { accountId: ownerId, atMs, kind: 'instance.idleWarning', subjectId: id, data });
+  };
 
   const stop = async (
     instance: Instance,
     policy: IdlePolicy,
     { idleSinceMs }: IdleVerdict,
-    { nowMs: assessedAtMs, assessedMs }: { nowMs: number; assessedMs: number },
+    { nowMs: assessedAtMs, readFromMs }: { nowMs: number; readFromMs: number },
   ): Promise<void> => {
     const seconds = Math.round((assessedAtMs - (idleSinceMs ?? assessedAtMs)) / 1000);
     const because = `nothing has used the instance for ${seconds} s; its idle stop is after ${Math.round(policy.afterMs / 1000)} s`;
     await stopAutomatically(instance, (current, nowMs) => {
       const isSameRun = current.observed.status === 'Running' && watchedAs(current) === watchedAs(instance);
-      // A request after the assessment is in no signal yet.
+      // A later request may be in no signal yet.
       const isQuiet =
-        traffic.of(current.id, ['use']).lastMs < assessedMs && current.stopPolicy.keepAliveUntilMs <= nowMs;
+        traffic.of(current.id, ['use']).lastMs < readFromMs && current.stopPolicy.keepAliveUntilMs <= nowMs;
       return isSameRun && isQuiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
   };
@@ -211,8 +277,17 @@ function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetect
 }
 
 const newWatch = (ownerId: string, of: string): Watched => {
-  return { ownerId, of, nextCheckMs: 0, signals: [], verdict: null };
+  return { ownerId, of, nextCheckMs: 0, readFromMs: 0, signals: [], verdict: null };
 };
+
+const rowOf = (
+  { id, spec }: Instance,
+  run: string,
+  { state, watch: { sinceMs, usedAtMs, willStopAtMs } }: IdleVerdict,
+): Watch | undefined =>
+  state === 'idle' && sinceMs !== null
+    ? { kind: 'idle', subjectId: id, regionId: spec.regionId, sinceMs, run, usedAtMs, willStopAtMs }
+    : undefined;
 
 const watchedAs = ({ observed, stopPolicy }: Instance): string =>
   `${observed.runningSinceMs} ${JSON.stringify(stopPolicy.idle)}`;

@@ -3,11 +3,10 @@
  * or longer. After two silent checks in a row the instance is unhealthy. Its reconciler writes the
  * result. An unreachable engine changes nothing.
  */
-import { makeBoundedMap } from '../../../async/bounded-map.ts';
-import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import { lostGpuOf, type Instance } from '../../../domain/compute/instance.ts';
 import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { instanceFromRow, makeDue } from '../../../store/tables/instances.ts';
+import { dropWatches, saveWatches, takeOverWatches, type Watch } from '../../../store/tables/watches.ts';
 import { runningRowsAmong, idsWithNodePorts } from '../../../store/tables/instance-queries.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
 import type { Sampler } from '../inside/metrics/sampler.ts';
@@ -16,27 +15,45 @@ import type { TaskDeps } from '../../kernel/ports.ts';
 const AT_ONCE = 256;
 const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
-const MAX_ANSWERS = 10_000;
+const TAKEN_OVER_MS = 90_000;
 
 export interface HealthDeps extends TaskDeps {
   sampler: Pick<Sampler, 'latestOf' | 'lackingGpu'>;
 }
 
 export interface HealthChecks {
-  /** Returns and forgets the last result: whether the instance's software answers. */
-  takeAnswer(id: InstanceId): boolean | undefined;
+  takeOver(): Promise<void>;
+  /** Whether the software of the run answers; undefined: no change. */
+  answers(instance: Pick<Instance, 'id' | 'observed'>): boolean | undefined;
   /** Time of the run's last sample, if it lacks a GPU; null: it has all; undefined: unknown. */
   gpuLostAtMs(instance: Pick<Instance, 'id' | 'observed'>): number | null | undefined;
   /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
 
+interface Silence {
+  run: string;
+  /** Silent checks in a row. */
+  times: number;
+  answers: boolean | undefined;
+}
+
+const rowOf = ({ id, spec, observed }: Instance, nowMs: number): Watch => ({
+  kind: 'silent',
+  subjectId: id,
+  regionId: spec.regionId,
+  sinceMs: nowMs,
+  run: runOf({ observed }),
+  usedAtMs: null,
+  willStopAtMs: null,
+});
+
+const runOf = ({ observed }: Pick<Instance, 'observed'>): string => String(observed.runningSinceMs);
+
 export function makeHealthChecks(deps: HealthDeps): HealthChecks {
   const { store, regions, time, changes, log, sampler, stopping } = deps;
-  /** Silent checks in a row. */
-  const silent = new Map<string, number>();
-  /** Bounded: nobody takes the answer of an instance that ends first. */
-  const answered = makeBoundedMap<boolean>({ maxEntries: MAX_ANSWERS });
+  /** A row each: silent instances, and those not yet marked as answering again. */
+  const silent = new Map<string, Silence>();
   let cursor = '';
   let roundFromMs = -Infinity;
 
@@ -64,17 +81,23 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
   };
 
   return {
-    takeAnswer(id) {
-      const answer = answered.get(id);
-      answered.delete(id);
-      return answer;
+    async takeOver() {
+      const recent = { nowMs: time.now(), withinMs: TAKEN_OVER_MS };
+      for (const { subjectId, run } of await store.write((tx) => takeOverWatches(tx, 'silent', recent)))
+        silent.set(subjectId, { run, times: 1, answers: undefined });
+    },
+    answers(instance) {
+      const silence = silent.get(instance.id);
+      return silence?.run === runOf(instance) ? silence.answers : undefined;
     },
     gpuLostAtMs,
     async check() {
       const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
       const there = new Set<string>(asked.map(({ id }) => id));
-      for (const id of silent.keys()) if (!there.has(id)) silent.delete(id);
+      const over = [...silent.keys()].filter((id) => !there.has(id));
+      const noted = new Map<string, Silence>();
+      const began: Watch[] = [];
       const answers = await Promise.all(asked.map(async (one) => ({ one, answer: await ask(one) })));
       const changed: string[] = [];
       for (const { one, answer } of answers) {
@@ -85,17 +108,28 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
             log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
         }
         if (answer === null) continue;
-        const silentTimes = answer ? 0 : (silent.get(one.id) ?? 0) + 1;
-        if (answer) silent.delete(one.id);
-        else silent.set(one.id, silentTimes);
         const { healthy } = one.observed;
-        if (answer === healthy || (!answer && silentTimes < SILENT_TIMES)) continue;
-        answered.set(one.id, answer);
-        changed.push(one.id);
+        const run = runOf(one);
+        const before = silent.get(one.id);
+        const times = answer ? 0 : 1 + (before?.run === run ? before.times : 0);
+        const answers = answer || (times < SILENT_TIMES ? undefined : false);
+        if (answer && healthy) {
+          if (before) over.push(one.id);
+          continue;
+        }
+        noted.set(one.id, { run, times, answers });
+        if (before?.run !== run) began.push(rowOf(one, time.now()));
+        if (answers !== undefined && answers !== healthy) changed.push(one.id);
       }
-      if (changed.length === 0) return;
-      await store.write((tx) => makeDue(tx, changed, time.now()));
-      changes.publish({ subject: 'instance', isDue: true });
+      if (changed.length + began.length + over.length > 0)
+        await store.write(async (tx) => {
+          await saveWatches(tx, began);
+          await dropWatches(tx, 'silent', over);
+          await makeDue(tx, changed, time.now());
+        });
+      for (const id of over) silent.delete(id);
+      for (const [id, silence] of noted) silent.set(id, silence);
+      if (changed.length > 0) changes.publish({ subject: 'instance', isDue: true });
     },
   };
 }

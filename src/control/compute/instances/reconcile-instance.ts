@@ -88,7 +88,7 @@ async function observe(context: ReconcileContext, instance: Instance): Promise<I
   if (!everEnsured) return { kind: 'absent' };
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const [answers, gpuLostAtMs] = [deps.health.takeAnswer(id), deps.health.gpuLostAtMs(instance)];
+  const [answers, gpuLostAtMs] = [deps.health.answers(instance), deps.health.gpuLostAtMs(instance)];
   if (observation.kind !== 'present') return observation;
   return {
     ...observation,

@@ -29,12 +29,13 @@ const NAMED_IN_EVENT = 20;
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Throws if the engine can't list its objects; then nothing changes. */
-export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<SeenInstances> {
+export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<Required<SeenInstances>> {
   const { store, time, changes } = deps;
   const owned = await drivers.engine.listOwned(deadlineWithin(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
-  const due = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
+  const missing = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
+  const due: string[] = [...missing];
   for (const one of owned) {
     const intent = intents.get(one.id);
     if (isInstanceContainer(one) && intent && differsFromRow(intent, one)) due.push(one.id);
@@ -54,7 +55,8 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   });
   const text = 'found orphaned resources on the engine; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
-  return { running, unseen: new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id)) };
+  const unseen = new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id));
+  return { running, unseen, missing: new Set(missing) };
 }
 
 /** Missing containers are found from the rows. */
