@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { makeHealthChecks } from '../../../src/control/compute/instances/health.ts';
 import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
 import { makeHealthChecks } from '../../../src/control/compute/instances/health.ts';
 import { makeSampler } from '../../../src/control/compute/inside/metrics/sampler.ts';
@@ -13,7 +12,6 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 import { DAY_MS, entriesOf, eventsOf } from './paid-time-fixture.ts';
-import { sweeping } from './sweeping.ts';
 import { countWatchWrites } from './watch-writes.ts';
 
 const isHealthy =
@@ -70,7 +68,7 @@ onBothEngines('health', (open) => {
       store.read.selectFrom('instance').selectAll().where('id', '=', instanceId).executeTakeFirstOrThrow();
     const silences = () => store.read.selectFrom('watch').selectAll().where('kind', '=', 'silent').execute();
     const another = async () => {
-      const health = makeHealthChecks({ ...deps, sampler: { latestOf: () => null } });
+      const health = makeHealthChecks({ ...deps, sampler: { latestOf: () => null, lackingGpu: () => [] } });
       await health.takeOver();
       await health.check();
       return { health, says: health.answers(instanceFromRow(await row())) };
