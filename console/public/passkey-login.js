@@ -10,8 +10,11 @@ const toText = (buffer) =>
 const toBytes = (text) =>
   Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.codePointAt(0));
 
+/** Address below the path that a proxy serves Berth at; other addresses stay. */
+const below = (address) => new URL(address.replace(/^\/(?!\/)/, './'), import.meta.url).href;
+
 async function ask(path, body) {
-  const response = await fetch(`/api/user/login/passkey${path}`, {
+  const response = await fetch(below(`/api/user/login/passkey${path}`), {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
@@ -33,7 +36,7 @@ async function logIn() {
     authenticatorData: toText(authenticatorData),
     signature: toText(signature),
   });
-  window.location.assign(button.dataset.next);
+  window.location.assign(below(button.dataset.next));
 }
 
 button.parentElement.hidden = window.PublicKeyCredential === undefined;
