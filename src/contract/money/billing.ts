@@ -331,6 +331,7 @@ export const bookRoutes = {
 } as const;
 
 const ofBooks: readonly ErrorCode[] = [...streamCodes, 'field_missing', 'field_type'];
+const XLSX_TYPE = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
 const csv = { status: 200, description: 'The file', contentTypes: ['text/csv'] };
 
 export const bookFileRoutes = {
@@ -338,6 +339,12 @@ export const bookFileRoutes = {
     pathParameters: {},
     summary: 'Download the statement of a month with all resources, as CSV',
     successes: [csv],
+    codes: ofBooks,
+  }),
+  statementXlsx: bytesRoute('GET', '/billing/statement.xlsx', statementQuery, {
+    pathParameters: {},
+    summary: 'Download the statement of a month with all resources, as a workbook of Office Open XML',
+    successes: [{ status: 200, description: 'The file', contentTypes: [XLSX_TYPE] }],
     codes: ofBooks,
   }),
   statementPage: bytesRoute('GET', '/billing/statement.html', statementQuery, {

@@ -16,6 +16,7 @@ export function bookCalls(open: (path: string) => Promise<Response>): BookCalls 
       );
   return {
     statementCsv: call('statementCsv'),
+    statementXlsx: call('statementXlsx'),
     statementPage: call('statementPage'),
     focusCsv: call('focusCsv'),
     focusCsvOfAll: call('focusCsvOfAll'),

@@ -307,6 +307,7 @@ function mountStreams(
     uploadFile: () => mountFile(app, parts, 'uploadFile'),
     deleteFile: () => mountFile(app, parts, 'deleteFile'),
     statementCsv: () => mountBookFile(app, parts, 'statementCsv'),
+    statementXlsx: () => mountBookFile(app, parts, 'statementXlsx'),
     statementPage: () => mountBookFile(app, parts, 'statementPage'),
     focusCsv: () => mountBookFile(app, parts, 'focusCsv'),
     focusCsvOfAll: () => mountBookFile(app, parts, 'focusCsvOfAll'),

@@ -1,4 +1,5 @@
 /** Statements and charges as files: complete, of the caller alone, and safe to open. */
+import { strFromU8, unzipSync } from 'fflate';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import { focusColumns } from '../../../src/edge/http/money/focus-csv.ts';
@@ -102,6 +103,33 @@ test('the CSV has balances, payments and resources, whose amounts add up', async
   expect(rows.filter(({ section }) => section === 'closing').map(({ amount }) => Number(amount))).toEqual(
     statement.balances.map(({ closing }) => closing),
   );
+});
+
+test('the workbook has each part on a sheet, whose charges sum up, and formulas stay text', async () => {
+  const statement = await ann.client.statement({ month });
+  const response = await ann.client.statementXlsx({ month });
+  expect([response.status, response.headers.get('content-disposition'), response.headers.get('content-type')]).toEqual([
+    200,
+    `attachment; filename="statement-${month}.xlsx"`,
+    'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
+  ]);
+  const parts = unzipSync(new Uint8Array(await response.arrayBuffer()));
+  const sheetOf = (number: number): string[][] =>
+    [...strFromU8(parts[`xl/worksheets/sheet${number}.xml`] ?? new Uint8Array()).matchAll(/<row>(.*?)<\/row>/gs)].map(
+      ([, row = '']) =>
+        [...row.matchAll(/<c[^>]*?(?:\/>|>(.*?)<\/c>)/gs)].map(([, cell = '']) => cell.replaceAll(/<[^>]*>/g, '')),
+    );
+  expect(sheetOf(1)).toContainEqual(['statementId', statement.statementId]);
+  expect(sheetOf(1)).toContainEqual(['billed', String(statement.billed)]);
+  const [head = [], ...charges] = sheetOf(5);
+  const amounts = charges.map((cells) => Number(cells[head.indexOf('amount')]));
+  expect(amounts.reduce((sum, amount) => sum + amount, 0)).toBeCloseTo(statement.charges, 9);
+  for (const cells of charges) {
+    const [quantity, price, amount] = ['quantity', 'price', 'amount'].map((name) => Number(cells[head.indexOf(name)]));
+    expect((quantity ?? NaN) * (price ?? NaN)).toBeCloseTo(amount ?? NaN, 6);
+  }
+  expect(charges[0]?.[head.indexOf('name')]).toMatch(/^=HYPERLINK/);
+  expect(strFromU8(parts['xl/worksheets/sheet5.xml'] ?? new Uint8Array())).not.toContain('<f');
 });
 
 test('the page to print has no script, and escapes what users wrote', async () => {

@@ -1,6 +1,6 @@
 /** The statement of a month, to keep, to print, and for tools that read FOCUS. */
 import { Button, Menu } from '@mantine/core';
-import { IconChevronDown, IconFileTypeCsv, IconPrinter, IconTable } from '@tabler/icons-react';
+import { IconChevronDown, IconFileTypeCsv, IconFileTypeXls, IconPrinter, IconTable } from '@tabler/icons-react';
 import { routeOf } from '../../../../src/contract/routes.ts';
 import { useSession } from '../../app/session.ts';
 import { useTexts } from '../../texts/provider.tsx';
@@ -8,7 +8,7 @@ import { useTexts } from '../../texts/provider.tsx';
 export function StatementMenu({ month, timeZone }: { month: string; timeZone: string }) {
   const { billing } = useTexts();
   const { isAdmin } = useSession();
-  const link = (name: 'statementCsv' | 'statementPage' | 'focusCsv' | 'focusCsvOfAll'): string =>
+  const link = (name: 'statementCsv' | 'statementXlsx' | 'statementPage' | 'focusCsv' | 'focusCsvOfAll'): string =>
     `/api${routeOf(name).path}?${new URLSearchParams({ month, timeZone })}`;
   return (
     <Menu position="bottom-start">
@@ -20,6 +20,9 @@ export function StatementMenu({ month, timeZone }: { month: string; timeZone: st
       <Menu.Dropdown>
         <Menu.Item component="a" href={link('statementPage')} target="_blank" leftSection={<IconPrinter size={15} />}>
           {billing.print}
+        </Menu.Item>
+        <Menu.Item component="a" href={link('statementXlsx')} download leftSection={<IconFileTypeXls size={15} />}>
+          {billing.xlsx}
         </Menu.Item>
         <Menu.Item component="a" href={link('statementCsv')} download leftSection={<IconFileTypeCsv size={15} />}>
           {billing.csv}

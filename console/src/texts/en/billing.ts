@@ -135,6 +135,7 @@ export const billing = {
   },
   statement: 'Statement',
   print: 'Page to print',
+  xlsx: 'Excel (xlsx)',
   csv: 'CSV',
   focus: 'CSV in the columns of FOCUS',
   focusOfAll: 'FOCUS of all accounts',

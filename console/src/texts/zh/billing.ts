@@ -137,6 +137,7 @@ export const billing: Texts['billing'] = {
   },
   statement: '账单文件',
   print: '打印页面',
+  xlsx: 'Excel (xlsx)',
   csv: 'CSV',
   focus: 'FOCUS 格式 CSV',
   focusOfAll: '所有账户的 FOCUS',

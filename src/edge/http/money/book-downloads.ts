@@ -1,4 +1,4 @@
-/** `GET /api/billing/statement.csv`, `.html` and `focus.csv`: streamed, whatever their length. */
+/** Files of the books: streamed, whatever their length. */
 import type { FastifyInstance } from 'fastify';
 import { routes } from '../../../contract/routes.ts';
 import type { Caller, Control } from '../../../control/index.ts';
@@ -9,9 +9,11 @@ import { rowOptions, type StreamParts } from '../mount.ts';
 import { inSteps } from '../report-queue.ts';
 import { queryOf } from '../request.ts';
 import { PRINT_POLICY, statementCsv, statementPage } from './statement-files.ts';
+import { statementXlsx } from './statement-xlsx.ts';
 import { makeValidate } from '../validate.ts';
 
 export const CSV_TYPE = 'text/csv; charset=utf-8';
+const XLSX_TYPE = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
 
 interface Asked {
   month: string;
@@ -22,7 +24,7 @@ interface BookFile {
   name: string;
   type: string;
   /** Refusals come before the first byte. */
-  open(control: Control, caller: Caller, asked: Asked): Promise<AsyncIterable<string>>;
+  open(control: Control, caller: Caller, asked: Asked): Promise<AsyncIterable<string | Uint8Array>>;
 }
 
 const files = {
@@ -30,6 +32,11 @@ const files = {
     name: 'statement',
     type: CSV_TYPE,
     open: async ({ statements }, caller, asked) => statementCsv(await statements.whole(caller, asked)),
+  },
+  statementXlsx: {
+    name: 'statement',
+    type: XLSX_TYPE,
+    open: async ({ statements }, caller, asked) => statementXlsx(await statements.whole(caller, asked)),
   },
   statementPage: {
     name: 'statement',
@@ -64,7 +71,10 @@ export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName
         const source = await runStep(() => open(deps.control, caller, asked));
         await deps.recordRequest(request, reply);
         await deps.streams.open({ request, reply, caller }, async ({ abort }) => {
-          const headers = { 'content-type': type, ...headersOf(type, `${name}-${asked.month}.csv`) };
+          const headers = {
+            'content-type': type,
+            ...headersOf(type, `${name}-${asked.month}.${type === XLSX_TYPE ? 'xlsx' : 'csv'}`),
+          };
           const { stalledMs, log } = deps;
           const download = { what: 'a download of the books', request, reply, status: 200, headers };
           const steps = inSteps(source, runStep);

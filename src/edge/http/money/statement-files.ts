@@ -148,17 +148,22 @@ const table = (title: string, head: readonly Cell[], rows: readonly (readonly Ce
 const number = (text: string): Cell => ({ number: text });
 const AMOUNT = number('USD');
 
-/** Quantity, unit, price and amount: of each price, and of what was paid ahead and given back. */
-function usesOf({ meter, prices, purchasedMicros, refundedMicros }: ResourceLine): [string, string, string, number][] {
+/** Refunds without those of free starts, which are uses. */
+export const refundsOf = ({ prices, refundedMicros }: Pick<ResourceLine, 'prices' | 'refundedMicros'>): number =>
+  prices.reduce((sum, use) => (use.isRefund ? sum + use.amountMicros : sum), refundedMicros);
+
+/** Quantity, unit, price and amount of each price, of purchases and of refunds. */
+function usesOf(line: ResourceLine): [string, string, string, number][] {
+  const { meter, prices, purchasedMicros } = line;
   const uses = prices.map(({ priceMicros, quantityMs, amountMicros, isRefund }): [string, string, string, number] => [
     (quantityMs / priceUnitMs(meter)).toFixed(6),
     isRefund ? `${priceUnit(meter)}, free start` : priceUnit(meter),
     money(priceMicros),
     amountMicros,
   ]);
-  const freeMicros = prices.reduce((sum, use) => (use.isRefund ? sum - use.amountMicros : sum), 0);
+  const refundedMicros = refundsOf(line);
   if (purchasedMicros > 0) uses.push(['', 'paid ahead', '', purchasedMicros]);
-  if (refundedMicros > freeMicros) uses.push(['', 'refunded', '', freeMicros - refundedMicros]);
+  if (refundedMicros > 0) uses.push(['', 'refunded', '', -refundedMicros]);
   return uses.length > 0 ? uses : [['', '', '', 0]];
 }
 
