@@ -3,9 +3,9 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { Page } from 'playwright-core';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { PASSWORD } from '../fixtures/server-process.ts';
+import { PASSWORD, startServerProcess } from '../fixtures/server-process.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32660-32669', { BERTH_SECOND_FACTOR_ROLE: 'operator' });
@@ -201,5 +201,30 @@ test('a passkey logs in by itself, once for each challenge and at this origin al
   await page.getByText('None: the password alone opens the account.').waitFor();
   expect((await post('/user/login/passkey', kept)).status).toBe(401);
   expect((await post('/user/login', { username, password: PASSWORD })).status).toBe(200);
+  await context.close();
+});
+
+test('the set-up that a role needs works below the path of a proxy', async () => {
+  const below = await startServerProcess({
+    nodePorts: '32675-32679',
+    settings: {
+      BERTH_ENGINE: 'simulated',
+      BERTH_SECOND_FACTOR_ROLE: 'admin',
+      BERTH_API_URL: 'http://127.0.0.1:1/berth',
+    },
+  });
+  onTestFinished(() => below.stop());
+  const context = await server.browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${below.apiUrl}/berth/login?to=/volumes`);
+  await page.getByLabel('Name or email').fill('admin');
+  await page.getByLabel('Password').fill(PASSWORD);
+  await page.getByRole('button', { name: 'Log in', exact: true }).click();
+  await page.waitForURL('**/berth/settings');
+  await page.goto(`${below.apiUrl}/berth/volumes`);
+  await page.waitForURL('**/berth/settings');
+  await setUpApp(page);
+  await page.waitForURL('**/berth/instances');
+  expect(new URL(page.url()).pathname).toBe('/berth/instances');
   await context.close();
 });

@@ -17,7 +17,7 @@ export function leadToLogin(): void {
   hasEnded = true;
 }
 
-const SET_UP = '/settings';
+const SET_UP = `${base}/settings`;
 
 /** A login that can do nothing before it has a second factor. */
 export function leadToSetUp(): void {

@@ -5,6 +5,7 @@ import { useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { api } from '../../app/api.ts';
+import { base } from '../../app/base.ts';
 import { Loading } from '../../parts/loading.tsx';
 import { SecretOnce } from '../../parts/secret-once.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
@@ -34,7 +35,7 @@ function Factors({ state: { factors, recoveryCodes, passkeys, isRequired, mustSe
   const close = (): void => setOpen(undefined);
   const reload = (): void => void queries.invalidateQueries({ queryKey: secondFactorQuery.queryKey });
   // Pages that were refused are asked for again.
-  const finish = (): void => (mustSetUp ? window.location.assign('/') : reload());
+  const finish = (): void => (mustSetUp ? window.location.assign(`${base}/`) : reload());
   const added = (fresh: readonly string[]): void => {
     setCodes(fresh);
     if (fresh.length === 0 || !mustSetUp) finish();
