@@ -34,6 +34,7 @@ import { operatorVolumeRoutes } from './storage/operator-volume.ts';
 import { cardRoutes } from './regions/card.ts';
 import { drainRoutes } from './regions/drain.ts';
 import { egressRoutes } from './compute/egress.ts';
+import { identityRoutes } from './access/identity.ts';
 import { managedAccountRoutes } from './access/managed-account.ts';
 import { quotaRoutes } from './access/quota.ts';
 import { passkeyLoginRoutes, secondFactorRoutes } from './access/second-factor.ts';
@@ -88,6 +89,7 @@ export const routes = {
   ...drainRoutes,
   ...egressRoutes,
   ...managedAccountRoutes,
+  ...identityRoutes,
   ...quotaRoutes,
   ...budgetRoutes,
   ...creditRoutes,

@@ -59,6 +59,7 @@ export const signOnSettings = {
     rolesByGroupOf,
     'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops, or admin=CN=berth-admins,OU=groups;operator=CN=ops,OU=groups',
   ).optional(),
+  BERTH_OIDC_LOGOUT: z.enum(['provider', 'berth']).default('provider'),
   BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
 };
 
@@ -96,5 +97,6 @@ export function signOnOf(data: SignOnSettings, wrong: (setting: string, reason: 
     tokenAuth: data.BERTH_OIDC_TOKEN_AUTH ?? null,
     scopes: data.BERTH_OIDC_SCOPES,
     rules,
+    endsAtProvider: data.BERTH_OIDC_LOGOUT === 'provider',
   };
 }

@@ -15,6 +15,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0005-region-use'),
   fromFiles('0006-gpu-shares'),
   fromFiles('0007-gpu-use'),
+  fromFiles('0008-provider-logins'),
   fromFiles('0009-second-factor'),
   fromFiles('0010-amortization'),
   fromFiles('0010-payment-claims'),

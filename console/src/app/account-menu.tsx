@@ -24,7 +24,8 @@ const languageTags: readonly Language[] = ['en', 'zh'];
 
 async function logOut(): Promise<void> {
   await api.logout().catch(() => {});
-  window.location.assign(`${base}/login`);
+  // The login provider, if the login was of one; else the login page.
+  window.location.assign(`${base}/api/user/oidc/logout`);
 }
 
 export function AccountMenu({ session }: { session: Session }) {

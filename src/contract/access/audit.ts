@@ -39,14 +39,14 @@ const record = answer(
     username: text('Name of the account at that time; empty if unknown'),
     credential: oneOfText(
       auditCredentials,
-      'Kind of credential; `link` is a one-time link, `signature` that of a payment provider, `host` a command on the host',
+      'Kind of credential; `link` is a one-time link, `signature` that of a payment or login provider, `host` a command on the host',
     ),
     credentialId: text('ID of the login or API key, or fingerprint of the ssh key; may be empty'),
     address: text('Address of the client'),
     userAgent: text('First 200 characters of the header User-Agent'),
     route: text(
       'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `sshLogin`, ' +
-        '`stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
+        '`backchannelLogout`, `stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
     ),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
     outcome: text('`ok`, or the error code'),

@@ -32,6 +32,8 @@ import { makePasskeys } from './passkeys.ts';
 import { HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
 import { makeSecondFactors } from './second-factors.ts';
+import { makeIdentityAdministration, type IdentityAdministration } from './identity-admin.ts';
+import { makeProviderLogins } from './provider-logins.ts';
 import { makeSignOn } from './sign-on.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
@@ -63,7 +65,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
   grants: Pick<Grants, 'grant' | 'redeem' | 'session'>;
-  administration: AccountAdministration & PasswordLinks & Registration;
+  administration: AccountAdministration & IdentityAdministration & PasswordLinks & Registration;
 }
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
@@ -92,6 +94,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     ...accounts,
     ...makeLogins(loginDeps),
     ...makeSignOn({ ...loginDeps, newAccount: insert }),
+    ...makeProviderLogins(loginDeps),
     secondFactors: makeSecondFactors({
       ...loginDeps,
       factorChanges,
@@ -114,6 +117,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     },
     grants,
     administration: {
+      ...makeIdentityAdministration(credentials),
       ...makeAccountAdministration(credentials),
       ...makeRegistration({
         ...deps,

@@ -1,4 +1,5 @@
 /** Logins, their list and end. A change of password ends all, and keeps API keys for programs. */
+import type { Identity } from '../../domain/access/sign-on-rules.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { accountById, accountByLogin, lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -43,7 +44,7 @@ interface EndedLogin {
   nowMs: number;
 }
 
-async function endLogin(tx: Db, { accountId, sessionId, kind, nowMs }: EndedLogin): Promise<void> {
+export async function endLogin(tx: Db, { accountId, sessionId, kind, nowMs }: EndedLogin): Promise<void> {
   if (!(await revokeSession(tx, sessionId, nowMs))) return;
   await revokeGrantsOfSession(tx, sessionId);
   await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: sessionId, data: {} });
@@ -61,7 +62,7 @@ async function insertLogin(
   tx: Db,
   account: AccountRow,
   { sessionId, expiresAtMs, from, userAgent }: NewLogin,
-  { atMs, issuer, confirm }: { atMs: number; issuer?: string; confirm: (row: AccountRow) => Promise<Flag> },
+  { atMs, identity, confirm }: { atMs: number; identity?: Identity; confirm: (row: AccountRow) => Promise<Flag> },
 ): Promise<void> {
   const { id: accountId } = account;
   const row = await lockAccount(tx, accountId);
@@ -79,15 +80,18 @@ async function insertLogin(
     userAgent: shownUserAgent(userAgent),
     lastUsedAtMs: atMs,
     secondFactor,
+    issuer: identity?.issuer ?? null,
+    subject: identity?.subject ?? null,
+    providerSid: identity?.sid ?? null,
   });
-  const data = { from, ...(issuer === undefined ? {} : { issuer }) };
+  const data = { from, ...(identity === undefined ? {} : { issuer: identity.issuer }) };
   await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data });
 }
 
 interface Start {
   from: string;
   userAgent: string;
-  issuer?: string;
+  identity?: Identity;
   /** Answers 1 for a login with a second factor, or throws. The account is locked. */
   confirm: (tx: Db, row: AccountRow) => Promise<Flag>;
 }
@@ -119,7 +123,7 @@ export interface LoginDeps extends CredentialDeps {
   grants: Grants;
 }
 
-function invalidateLogin({ callers, grants }: Pick<LoginDeps, 'callers' | 'grants'>, id: string): void {
+export function invalidateLogin({ callers, grants }: Pick<LoginDeps, 'callers' | 'grants'>, id: string): void {
   callers.invalidate(({ sessionId }) => sessionId === id);
   grants.invalidate(({ sessionId }) => sessionId === id);
 }

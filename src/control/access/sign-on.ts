@@ -98,8 +98,7 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
         return { account: changed, otherName: newName };
       });
       callers.invalidate(({ accountId }) => accountId === account.id);
-      const { issuer } = identity;
-      const login = await startLogin(deps, account, { from, userAgent, issuer, confirm: async () => 1 });
+      const login = await startLogin(deps, account, { from, userAgent, identity, confirm: async () => 1 });
       return { ...login, otherName };
     },
   };

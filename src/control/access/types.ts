@@ -2,6 +2,7 @@ import type { GatewaySessions } from './routing/gateway-types.ts';
 import type { ApiKeyState } from '../../domain/access/api-key.ts';
 import type { Identity, SignOnRules } from '../../domain/access/sign-on-rules.ts';
 import type { SecondFactor } from '../../domain/access/second-factor.ts';
+import type { ProviderLogin } from '../../store/tables/sessions.ts';
 import type { SshKeyKind } from '../../domain/access/ssh-key.ts';
 import type { Scope } from '../../domain/access/scopes.ts';
 import type { Credential, Caller, Mutation } from '../kernel/ports.ts';
@@ -131,6 +132,8 @@ export interface Access extends GatewaySessions {
     from: string,
     userAgent?: string,
   ): Promise<SignedOn>;
+  /** Ends logins of the provider's session, else of the subject. Returns their accounts. */
+  endProviderLogins(login: ProviderLogin): Promise<string[]>;
   logout(caller: Caller): Promise<void>;
   /** The last used first, at most 500. */
   listLogins(caller: Caller): Promise<{ logins: LoginInfo[] }>;

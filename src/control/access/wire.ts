@@ -15,6 +15,7 @@ import { makeTraffic } from './routing/traffic.ts';
 import { makeShares, type ShareDeps } from './shares.ts';
 import type { Access } from './types.ts';
 import type { AccountAdministration } from './account-admin.ts';
+import type { IdentityAdministration } from './identity-admin.ts';
 import type { PasswordLinks } from './set-password.ts';
 import type { Registration } from './registration.ts';
 import type { Forwarding, Ports, RouteTable } from './routing/gateway-types.ts';
@@ -51,7 +52,7 @@ export type AccessParts = ReturnType<typeof wireAccess>['parts'];
 
 export interface AccessUseCases {
   access: Access;
-  accounts: AccountAdministration & PasswordLinks & Registration;
+  accounts: AccountAdministration & IdentityAdministration & PasswordLinks & Registration;
   audit: Audit;
   quotas: Quotas;
   forwarding: Forwarding;
@@ -101,6 +102,11 @@ export function wireAccess(deps: Kernel & AccessOptions) {
       ...access,
       createSshKey: publishing(access.createSshKey, filesStale),
       deleteSshKey: publishing(access.deleteSshKey, filesStale),
+      async endProviderLogins(login) {
+        const ended = await access.endProviderLogins(login);
+        for (const id of ended) changes.publish({ subject: 'account', id });
+        return ended;
+      },
       logout: publishing(access.logout, credentialsRevoked),
       revokeLogin: publishing(access.revokeLogin, credentialsRevoked),
       changePassword: publishing(access.changePassword, credentialsRevoked),
@@ -180,6 +186,11 @@ function accountsOf(
   return {
     ...administration,
     disable: cuttingOff(administration.disable),
+    async unlinkIdentity(caller, body, idempotency) {
+      const answer = await administration.unlinkIdentity(caller, body, idempotency);
+      changes.publish({ subject: 'account', id: body.accountId });
+      return answer;
+    },
     enable: cuttingOff(administration.enable),
     delete: cuttingOff(administration.delete),
     async resetSecondFactor(caller, body, idempotency) {

@@ -49,6 +49,8 @@ export function lacksClaims(rules: SignOnRules, claims: Claims): boolean {
 export interface Identity {
   issuer: string;
   subject: string;
+  /** Session at the provider; null: the provider names none. */
+  sid: string | null;
   username: string;
   /** Verified; else empty. */
   email: string;
@@ -90,7 +92,8 @@ export function decideLogin(rules: SignOnRules, issuer: string, claims: Claims):
   const { role, roleReason } = decideRole(rules, claims, groups);
   const username = nameOf(claims, rules.nameClaim);
   const notice = groups === null && readsGroups(rules) ? roleReason : null;
-  return { identity: { issuer, subject, username, email, role }, emailReason, roleReason, notice };
+  const sid = textOf(claims['sid']).slice(0, MAX_SUBJECT) || null;
+  return { identity: { issuer, subject, sid, username, email, role }, emailReason, roleReason, notice };
 }
 
 const emailReasons: Record<EmailState, string> = {

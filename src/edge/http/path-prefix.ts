@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 
 const ATTRIBUTE = /\b(href|action|src)="\/(?!\/)/g;
-const OWN_COOKIE = /^((?:AccessToken|berth_\w+)=[^;]*; Path=)(?=\/)/;
+const OWN_COOKIE = /^((?:AccessToken|berth_[\w-]+)=[^;]*; Path=)(?=\/)/;
 
 export const htmlBelow = (html: string, prefix: string): string =>
   prefix === '' ? html : html.replaceAll(ATTRIBUTE, `$1="${prefix}/`);

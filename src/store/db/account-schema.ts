@@ -67,6 +67,11 @@ export interface SessionTable {
   lastUsedAtMs: Generated<number>;
   /** 1 after a second factor, or a login by a provider. */
   secondFactor: Generated<Flag>;
+  /** Login provider; null after a password. */
+  issuer: string | null;
+  subject: string | null;
+  /** Session at the provider (`sid`). */
+  providerSid: string | null;
 }
 
 /** Authenticator app (RFC 6238). `confirmedAtMs` is null until the first right code. */

@@ -66,6 +66,31 @@ export const activeSessionsOf = (
     .limit(limit)
     .execute();
 
+export interface ProviderLogin {
+  issuer: string;
+  /** Null, or null for `sid`, but not both. */
+  subject: string | null;
+  sid: string | null;
+}
+
+/** Active sessions of the provider's session, or of all the subject's without one. */
+export async function sessionsOfProvider(
+  tx: Db,
+  { issuer, subject, sid }: ProviderLogin,
+  nowMs: number,
+): Promise<Pick<Selectable<SessionTable>, 'id' | 'accountId'>[]> {
+  if (subject === null && sid === null) return [];
+  let found = tx
+    .selectFrom('session')
+    .select(['id', 'accountId'])
+    .where('issuer', '=', issuer)
+    .where('revokedAtMs', 'is', null)
+    .where('expiresAtMs', '>', nowMs);
+  if (subject !== null) found = found.where('subject', '=', subject);
+  if (sid !== null) found = found.where('providerSid', '=', sid);
+  return found.execute();
+}
+
 /** Returns false for a session already revoked. */
 export async function revokeSession(tx: Db, id: string, atMs: number): Promise<boolean> {
   const result = await tx

@@ -256,6 +256,7 @@ onBothEngines('a second factor that a role needs', (open) => {
       subject: 's',
       username: 'boss',
       email: '',
+      sid: null,
       role: 'admin' as const,
     };
     const signed = await strict.access.signOn(identity, { linksByEmail: false }, HOME);

@@ -7,6 +7,7 @@ import { adminOf, annaOf, eventKinds, expectRefused, HOME, openFixture, type Acc
 const identity = (more: Partial<Identity> = {}): Identity => ({
   issuer: 'https://login.example',
   subject: 'subject-1',
+  sid: null,
   username: 'berta',
   email: 'berta@example.org',
   role: null,

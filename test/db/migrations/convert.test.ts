@@ -133,6 +133,9 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'taxMicros',
       'chargeMicros',
       'chargeAtMs',
+      'issuer',
+      'subject',
+      'providerSid',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));

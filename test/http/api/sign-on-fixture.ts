@@ -39,6 +39,7 @@ export function makeProviderOf(given: Pick<TestProvider, 'issuer'>, more: Partia
     scopes: 'openid profile email',
     redirectUri: REDIRECT,
     rules,
+    endsAtProvider: true,
     ...more,
   };
   const warn = (facts: object, text: string): void => void logged.push(`${text} ${JSON.stringify(facts)}`);

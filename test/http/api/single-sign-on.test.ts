@@ -16,12 +16,9 @@ const providerOf = (given: TestProvider): LoginProvider => makeProviderOf(given)
 beforeAll(async () => {
   api = await startApi();
   provider = await startProvider(REDIRECT);
-  const { issuer, displayName, begin, finish } = providerOf(provider);
+  const { loginProvider: made } = makeProviderOf(provider);
   const loginProvider: LoginProvider = {
-    issuer,
-    displayName,
-    begin,
-    finish,
+    ...made,
     get rules() {
       return current;
     },
@@ -61,7 +58,7 @@ test('makes an account at the first login, opens it at the next, and a logout en
   expect(user).toMatchObject({ username: name, email, group: ['user'] });
   expect((await client.balance()).balance).toBeGreaterThan(0);
   expect((await api.wired.audited()).at(-1)).toMatchObject({ route: 'signOn', outcome: 'ok', accountId: user.userId });
-  expect(browser.cookies(edge.origin)).toEqual(['AccessToken']);
+  expect(browser.cookies(edge.origin)).toEqual(['AccessToken', 'berth_oidc_hint']);
   const again = newBrowser();
   await logIn(again);
   expect((await clientOf(again).userInfo()).userId).toBe(user.userId);
@@ -228,17 +225,14 @@ test('keeps few logins under way in a browser, the latest', async () => {
 
 test('finishes a login once, also with a provider that accepts a code twice, and after a failure', async () => {
   person();
-  const { issuer, displayName, begin, finish } = providerOf(provider);
+  const made = providerOf(provider);
   const answers = new Map<string, ReturnType<LoginProvider['finish']>>();
   let isBroken = true;
   const lenient: LoginProvider = {
-    issuer,
-    displayName,
-    rules,
-    begin,
+    ...made,
     async finish(query, pending) {
       if (isBroken) throw new Refusal('unavailable', 'the provider is away');
-      const answer = answers.get(query) ?? finish(query, pending);
+      const answer = answers.get(query) ?? made.finish(query, pending);
       answers.set(query, answer);
       return answer;
     },

@@ -25,6 +25,7 @@ test('reads a login provider, and none by default', () => {
     clientId: 'berth',
     secretFile: '/etc/berth/oidc-secret',
     scopes: 'openid profile email',
+    endsAtProvider: true,
     rules: {
       nameClaim: 'preferred_username',
       groupsClaim: 'groups',

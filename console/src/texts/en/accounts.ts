@@ -42,6 +42,7 @@ export const accounts = {
   nothingRuns: 'None of its instances runs',
   since: (time: string) => `since ${time}`,
   acts: {
+    unlink: 'Unlink',
     credit: 'Give money',
     overdraft: 'Overdraft',
     role: 'Change the role',
@@ -52,6 +53,10 @@ export const accounts = {
     delete: 'Delete',
     restore: 'Restore',
   },
+  identities: 'Single sign-on',
+  noIdentities: 'No identity of a login provider opens this account.',
+  unlinkTitle: (name: string) => `Unlink an identity of ${name}`,
+  unlinkEnds: 'Ends all logins of the account. At the next login of the person, another account opens.',
   tabs: { resources: 'Resources', money: 'Money', limits: 'Limits' },
   username: 'User name',
   usernameHint: 'Lower-case letters, digits, dots, dashes; for logins',

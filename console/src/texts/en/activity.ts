@@ -73,6 +73,7 @@ export const activity = {
     'account.disabled': 'disabled',
     'account.enabled': 'enabled',
     'account.identityAdded': 'single sign-on added',
+    'account.identityRemoved': 'single sign-on removed',
     'account.deletionScheduled': 'deletion scheduled',
     'account.restored': 'deletion taken back',
     'apiKey.created': 'created',

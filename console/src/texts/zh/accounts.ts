@@ -43,6 +43,7 @@ export const accounts: Texts['accounts'] = {
   nothingRuns: '没有实例在运行',
   since: (time) => `自 ${time}`,
   acts: {
+    unlink: '解除关联',
     credit: '发放资金',
     overdraft: '透支额度',
     role: '更改角色',
@@ -53,6 +54,10 @@ export const accounts: Texts['accounts'] = {
     delete: '删除',
     restore: '恢复',
   },
+  identities: '单点登录',
+  noIdentities: '没有登录服务的身份可打开此账号。',
+  unlinkTitle: (name) => `解除 ${name} 的身份关联`,
+  unlinkEnds: '将结束该账号的所有登录。此人下次登录时会打开另一个账号。',
   tabs: { resources: '资源', money: '资金', limits: '限制' },
   username: '用户名',
   usernameHint: '小写字母、数字、点、短横线；用于登录',

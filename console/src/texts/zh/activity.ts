@@ -72,6 +72,7 @@ export const activity: Texts['activity'] = {
     'account.disabled': '已停用',
     'account.enabled': '已启用',
     'account.identityAdded': '添加单点登录',
+    'account.identityRemoved': '移除单点登录',
     'account.deletionScheduled': '已安排删除',
     'account.restored': '撤销删除',
     'apiKey.created': '已创建',

@@ -18,6 +18,9 @@ const shown = <More extends { account: Account }>({ account, ...more }: More) =>
   account: publicAccount(account),
   ...more,
 });
+const shownIdentities = ({ identities }: Awaited<ReturnType<Control['accounts']['identities']>>) => ({
+  identities: identities.map(({ createdAtMs, ...identity }) => ({ ...identity, createdAtUnixMs: createdAtMs })),
+});
 const publicLink = ({ expiresAtMs, ...link }: Link) => ({ ...link, expiresAtUnixMs: expiresAtMs });
 const publicShare = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo) => ({
   ...share,
@@ -104,6 +107,11 @@ export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Contr
     resetSecondFactor: presented(accounts.resetSecondFactor, shown),
     deleteAccount: presented(accounts.delete, shown),
     restoreAccount: presented(accounts.restore, shown),
+
+    listIdentities: (_, { accountId }) => accounts.identities(accountId).then(shownIdentities),
+    linkIdentity: presented(accounts.linkIdentity, shownIdentities),
+    unlinkIdentity: presented(accounts.unlinkIdentity, shownIdentities),
+    moveIdentities: accounts.moveIdentities,
 
     listQuotas: ({ accountId }) => quotas.get(accountId),
     getQuotas: (_, { accountId = null }) => quotas.get(accountId),

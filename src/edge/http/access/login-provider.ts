@@ -3,6 +3,7 @@ import * as openid from 'openid-client';
 import type { Log } from '../../../control/index.ts';
 import { claimsOf, type Claims } from '../../../domain/access/sign-on-claims.ts';
 import { lacksClaims, readsGroups, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
+import { makeLogoutTokens, type EndedLogin } from './logout-token.ts';
 import { failureOf, refusalOf, UnsupportedProvider } from './login-failures.ts';
 
 const authentications = {
@@ -24,6 +25,8 @@ export interface LoginProviderSettings {
   /** Authentication at the token endpoint; null: by the provider's metadata. */
   tokenAuth: TokenAuth | null;
   scopes: string;
+  /** Whether a logout at Berth ends the login at the provider. */
+  endsAtProvider: boolean;
   /** URL of `/api/user/oidc/callback`, as registered at the provider. */
   redirectUri: string;
   rules: SignOnRules;
@@ -42,8 +45,12 @@ export interface LoginProvider {
   readonly rules: SignOnRules;
   /** `choosesAccount`: the provider asks for the account. */
   begin(options: { choosesAccount: boolean }): Promise<{ url: string; pending: PendingLogin }>;
-  /** Claims of the ID token, or else of the user info. `query`: of the callback. */
-  finish(query: string, pending: PendingLogin): Promise<Claims>;
+  /** `claims`: of the ID token, or else of the user info. `query`: of the callback. */
+  finish(query: string, pending: PendingLogin): Promise<{ claims: Claims; idToken: string }>;
+  /** URL that ends the login at the provider; null without one. */
+  logoutUrl(idToken: string | null): Promise<string | null>;
+  /** Verifies a logout token of the provider, once. Throws `field_value` or `unavailable`. */
+  readLogout(token: string): Promise<EndedLogin>;
 }
 
 export interface OwnLoginProvider extends LoginProvider {
@@ -59,6 +66,7 @@ const RECHECK_MS = 10_000;
 export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log, 'warn'>): OwnLoginProvider {
   const { issuer, displayName, clientId, clientSecret, scopes, redirectUri, rules } = settings;
   const troubles: { discovery: string | null; login: string | null } = { discovery: null, login: null };
+  const logoutTokens = makeLogoutTokens(clientId);
   let discovered: Promise<openid.Configuration> | null = null;
   let askedAtMs = 0;
 
@@ -98,7 +106,11 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
     return refusalOf(failure, error, issuer);
   };
 
-  const exchange = async (config: openid.Configuration, query: string, pending: PendingLogin): Promise<Claims> => {
+  const exchange = async (
+    config: openid.Configuration,
+    query: string,
+    pending: PendingLogin,
+  ): ReturnType<LoginProvider['finish']> => {
     try {
       const tokens = await openid.authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
         expectedState: pending.state,
@@ -111,7 +123,7 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
       const asksMore = config.serverMetadata().userinfo_endpoint !== undefined && lacksClaims(rules, claims);
       const more = asksMore ? await openid.fetchUserInfo(config, tokens.access_token, claims.sub) : {};
       troubles.login = null;
-      return claimsOf(rules, [claims, more]);
+      return { claims: claimsOf(rules, [claims, more]), idToken: tokens.id_token ?? '' };
     } catch (error) {
       throw failed(error, 'login');
     }
@@ -145,6 +157,15 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
       return { url: url.href, pending };
     },
     finish: async (query, pending) => exchange(await configuration(), query, pending),
+    async logoutUrl(idToken) {
+      if (!settings.endsAtProvider) return null;
+      const config = await configuration();
+      if (config.serverMetadata().end_session_endpoint === undefined) return null;
+      // Registered already, and unlike the login page at all providers.
+      const back = { post_logout_redirect_uri: redirectUri };
+      return openid.buildEndSessionUrl(config, { ...back, ...(idToken !== null && { id_token_hint: idToken }) }).href;
+    },
+    readLogout: async (token) => logoutTokens.read(token, (await configuration()).serverMetadata()),
     async check() {
       try {
         const notice = groupsNotice((await configuration()).serverMetadata());

@@ -9,18 +9,28 @@ import { Refusal } from '../../../domain/kernel/refusal.ts';
 import { decideLogin } from '../../../domain/access/sign-on-rules.ts';
 import { LOGIN_PATH } from '../../gateway/login-link.ts';
 import { auditNoteOf } from '../audit-hook.ts';
-import { accessCookie } from '../credentials.ts';
-import { failurePage, linkTo, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { accessCookie, cookieOf, refuseCrossSite } from '../credentials.ts';
+import { failurePage, formOf, linkTo, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { formTextsFor } from './form-texts.ts';
 import { HTML_TYPE } from '../html.ts';
 import type { LoginProvider } from './login-provider.ts';
 import { LIFE_S, makePendingLogins, type Pending } from './pending-logins.ts';
+import { JSON_TYPE } from '../refusal-reply.ts';
 import { setCommonHeaders } from '../reply-headers.ts';
 import { parameterOf } from '../request.ts';
 import { visitorOf } from './visitor.ts';
 
 const FOLDER = `${BASE_PATH}/user/oidc`;
-export const SIGN_ON_PATHS = { login: `${FOLDER}/login`, callback: `${FOLDER}/callback` } as const;
+export const SIGN_ON_PATHS = {
+  login: `${FOLDER}/login`,
+  callback: `${FOLDER}/callback`,
+  logout: `${FOLDER}/logout`,
+  backchannel: `${FOLDER}/backchannel`,
+} as const;
+/** ID token of the browser's login, for the logout at the provider. */
+const HINT_COOKIE = 'berth_oidc_hint';
+/** Browsers drop longer cookies. */
+const MAX_HINT = 3_500;
 const CHOOSE_ACCOUNT = 'select_account';
 const MAX_RETURN = 2_000;
 
@@ -83,15 +93,44 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
     }
   });
 
+  const hintCookie = (value: string, maxAgeS: number): string =>
+    `${HINT_COOKIE}=${value}; Path=${FOLDER}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict${secureCookies ? '; Secure' : ''}`;
+
+  route(SIGN_ON_PATHS.logout, {}, async (request, reply) => {
+    try {
+      refuseCrossSite(request, new Set());
+      const { cookie } = request.headers;
+      const hint = cookie === undefined ? undefined : cookieOf(cookie, HINT_COOKIE);
+      const isOwn = hint !== undefined && (await visitorOf(request, control.access)) === null;
+      const url = isOwn && loginProvider ? await loginProvider.logoutUrl(hint === NO_HINT ? null : hint) : null;
+      return leadTo(request, reply, url ?? LOGIN_PATH, [hintCookie('', 0)]);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return leadTo(request, reply, LOGIN_PATH, []);
+    }
+  });
+
+  const backchannel = { bodyLimit: MAX_FORM_BYTES, config: { audited: 'backchannelLogout' } };
+  app.post(SIGN_ON_PATHS.backchannel, backchannel, async (request, reply) => {
+    const { issuer, readLogout } = provider();
+    const token = formOf(request, 'the login provider sends a "logout_token"').get('logout_token') ?? '';
+    const accounts = await control.access.endProviderLogins({ issuer, ...(await readLogout(token)) });
+    const note = auditNoteOf(request);
+    note.credential = 'signature';
+    note.subjects.push(...accounts);
+    return setCommonHeaders(request, reply, JSON_TYPE).send('{}');
+  });
+
   const signOn = async (request: FastifyRequest, pending: Pending) => {
     const { issuer, rules, finish } = provider();
-    const claims = await finish(request.url.split('?')[1] ?? '', pending);
+    const { claims, idToken } = await finish(request.url.split('?')[1] ?? '', pending);
     try {
       const { identity, notice } = decideLogin(rules, issuer, claims);
       const { subject, username } = identity;
       if (notice !== null) log.warn({ issuer, subject, username }, `a login by the provider: ${notice}`);
       auditNoteOf(request).loginName = username;
-      return await control.access.signOn(identity, rules, request.ip, request.headers['user-agent']);
+      const login = await control.access.signOn(identity, rules, request.ip, request.headers['user-agent']);
+      return { ...login, idToken };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       const facts = { issuer, subject: claims['sub'], code: error.code, ...causeOf(error) };
@@ -102,6 +141,8 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
 
   route(SIGN_ON_PATHS.callback, { audited: 'signOn' }, async (request, reply) => {
     const state = parameterOf(request, 'state');
+    // Back from a logout at the provider.
+    if (!request.url.includes('?')) return leadTo(request, reply, LOGIN_PATH, []);
     const pending = logins.find(request.headers.cookie, state);
     const back: Back = pending ?? { to: '', host: '' };
     const ended = pending === null ? [] : [logins.end(pending.state)];
@@ -109,9 +150,14 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
     try {
       provider();
       if (pending === null) throw notUnderWay();
-      const { accessToken, accessExpire, otherName } = await once(pending, () => signOn(request, pending));
+      const { accessToken, accessExpire, otherName, idToken } = await once(pending, () => signOn(request, pending));
       request.caller = await control.access.authenticate({ kind: 'token', token: accessToken });
-      const cookies = [accessCookie(accessToken, accessExpire, secureCookies), ...ended];
+      const hint = idToken.length > MAX_HINT ? NO_HINT : idToken;
+      const cookies = [
+        accessCookie(accessToken, accessExpire, secureCookies),
+        hintCookie(hint, accessExpire),
+        ...ended,
+      ];
       if (otherName === null) return leadTo(request, reply, next, cookies);
       const texts = formTextsFor(request);
       const body = [paragraph(texts.namedOtherwise(otherName)), linkTo({ href: next, text: texts.goOn })].join('\n');
@@ -124,6 +170,8 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
     }
   });
 }
+
+const NO_HINT = 'none';
 
 type Once = <Answer>(login: Pending, finish: () => Promise<Answer>) => Promise<Answer>;
 

@@ -1,4 +1,4 @@
-/** Quotas, budgets and network policy that administrators set for an account. */
+/** Quotas, budgets, network policy and identities that administrators set for an account. */
 import { Stack, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../../app/api.ts';
@@ -8,9 +8,11 @@ import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { EgressPanel } from '../egress-panel.tsx';
 import { QuotaTable } from '../quota-table.tsx';
+import { AccountIdentities } from './account-identities.tsx';
 import type { Account } from './account.ts';
 
-export function AccountLimits({ account: { accountId, username } }: { account: Account }) {
+export function AccountLimits({ account }: { account: Account }) {
+  const { accountId, username } = account;
   const { accounts } = useTexts();
   return (
     <Stack gap="md">
@@ -20,6 +22,8 @@ export function AccountLimits({ account: { accountId, username } }: { account: A
       <Budgets username={username} />
       <Title order={2}>{accounts.egress}</Title>
       <EgressPanel holder={{ account: accountId }} />
+      <Title order={2}>{accounts.identities}</Title>
+      <AccountIdentities account={account} />
     </Stack>
   );
 }

@@ -1,0 +1,71 @@
+/** Logout tokens of OpenID Connect Back-Channel Logout 1.0. */
+import { createRemoteJWKSet, errors, jwtVerify, type JWTPayload, type JWTVerifyGetKey } from 'jose';
+import { Refusal } from '../../../domain/kernel/refusal.ts';
+
+const EVENT = 'http://schemas.openid.net/event/backchannel-logout';
+const MAX_AGE_S = 120;
+const TOLERANCE_S = 30;
+
+/** At least one of `subject` and `sid` is set. */
+export interface EndedLogin {
+  subject: string | null;
+  sid: string | null;
+}
+
+interface Metadata {
+  issuer: string;
+  jwks_uri?: string | undefined;
+  id_token_signing_alg_values_supported?: string[] | undefined;
+}
+
+const invalid = (why: string): Refusal => new Refusal('field_value', `the logout token is not valid: ${why}`);
+
+const isPublicKeyAlgorithm = (name: string): boolean => /^(?:RS|PS|ES|Ed)/.test(name);
+
+export function makeLogoutTokens(clientId: string) {
+  let keys: { uri: string; get: JWTVerifyGetKey } | null = null;
+  /** Ends of tokens by `jti`: each counts once. */
+  const used = new Map<string, number>();
+
+  const keysOf = ({ jwks_uri: uri }: Metadata): JWTVerifyGetKey => {
+    if (uri === undefined) throw invalid('the metadata of the provider name no keys');
+    if (keys?.uri !== uri) keys = { uri, get: createRemoteJWKSet(new URL(uri)) };
+    return keys.get;
+  };
+
+  const verify = async (token: string, metadata: Metadata): Promise<JWTPayload> => {
+    const algorithms = (metadata.id_token_signing_alg_values_supported ?? ['RS256']).filter(isPublicKeyAlgorithm);
+    const options = { issuer: metadata.issuer, audience: clientId, algorithms, clockTolerance: TOLERANCE_S };
+    try {
+      const requiredClaims = ['iat', 'jti', 'events'];
+      const { payload } = await jwtVerify(token, keysOf(metadata), {
+        ...options,
+        requiredClaims,
+        maxTokenAge: MAX_AGE_S,
+      });
+      return payload;
+    } catch (error) {
+      if (error instanceof errors.JWKSTimeout || !(error instanceof errors.JOSEError || error instanceof Refusal)) {
+        const message = 'the keys of the login provider cannot be read at the moment';
+        throw new Refusal('unavailable', message, { retryAfterS: 10, detail: error });
+      }
+      throw error instanceof Refusal ? error : invalid(error.message);
+    }
+  };
+
+  return {
+    async read(token: string, metadata: Metadata): Promise<EndedLogin> {
+      const { jti = '', sub, sid, events, nonce } = await verify(token, metadata);
+      if (nonce !== undefined) throw invalid('it has a "nonce", as ID tokens have');
+      const isLogout = typeof events === 'object' && events !== null && Object.hasOwn(events, EVENT);
+      if (!isLogout) throw invalid(`"events" has no ${EVENT}`);
+      const ended = { subject: sub ?? null, sid: typeof sid === 'string' ? sid : null };
+      if (ended.subject === null && ended.sid === null) throw invalid('it has neither "sub" nor "sid"');
+      const nowMs = performance.now();
+      for (const [id, endsAtMs] of used) if (endsAtMs < nowMs) used.delete(id);
+      if (used.has(jti)) throw invalid('it was used before');
+      used.set(jti, nowMs + (MAX_AGE_S + 2 * TOLERANCE_S) * 1_000);
+      return ended;
+    },
+  };
+}
