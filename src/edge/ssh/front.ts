@@ -21,6 +21,7 @@ import { makeAgent, serveForwards, type NetworkConnection } from './forwards.ts'
 import type { BufferedBytes } from './buffered-bytes.ts';
 import { authenticate } from './login.ts';
 import { makeLimit, makeTokenBucket, type TryAcquire } from '../../async/limits.ts';
+import { answerMlkem, isSupportedKex, MLKEM } from './post-quantum.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
 
@@ -75,8 +76,16 @@ export interface Front {
   stop(): Promise<void>;
 }
 
+const kex = [
+  MLKEM,
+  'curve25519-sha256',
+  'curve25519-sha256@libssh.org',
+  'ecdh-sha2-nistp256',
+  'diffie-hellman-group14-sha256',
+].filter(isSupportedKex);
+
 const algorithms = {
-  kex: ['curve25519-sha256', 'curve25519-sha256@libssh.org', 'ecdh-sha2-nistp256', 'diffie-hellman-group14-sha256'],
+  kex,
   cipher: ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com', 'aes256-ctr', 'aes128-ctr'],
   hmac: ['hmac-sha2-256-etm@openssh.com', 'hmac-sha2-512-etm@openssh.com', 'hmac-sha2-256', 'hmac-sha2-512'],
   compress: ['none'],
@@ -102,6 +111,7 @@ export function startFront(deps: FrontDeps): Front {
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
     const sockets = makeSockets(deps, takeToken);
     server.on('connection', (ssh, { header }) => {
+      answerMlkem(ssh, kex);
       const onLogin = sockets.onLoginOf(ssh._sock);
       if (onLogin) clients.add(network, ssh, { onLogin, program: header.identRaw });
       else ssh._sock.destroy();

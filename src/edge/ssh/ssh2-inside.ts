@@ -15,6 +15,19 @@ interface Outgoing {
   state: 'open' | 'eof' | 'closing' | 'closed';
 }
 
+/** Members for `post-quantum.ts`. */
+export interface PacketReader {
+  read(payload: Buffer): Buffer;
+  cleanup(): void;
+}
+
+export interface KeyExchange {
+  _remoteKexinit: Buffer;
+  convertPublicKey(key: Buffer): Buffer;
+  computeSecret(key: Buffer): Buffer | Error;
+  getPublicKey(): Buffer;
+}
+
 declare module 'ssh2' {
   interface Server {
     injectSocket(socket: Duplex): void;
@@ -25,6 +38,8 @@ declare module 'ssh2' {
     _protocol: {
       /** Set during a key exchange, when writes are buffered without bound. */
       _kexinit: unknown;
+      _packetRW: { read: PacketReader };
+      _kex: KeyExchange | undefined;
       openssh_authAgent(channel: number, windowBytes: number, packetBytes: number): void;
     };
     _chanMgr: { add(opened: ChannelOpened): number; remove(channel: number): void };
@@ -80,6 +95,7 @@ export function missingMembers(connection: unknown): string[] {
   const members = {
     _sock: typeof at(connection, '_sock') === 'object',
     '_protocol._kexinit': typeof protocol === 'object' && protocol !== null && '_kexinit' in protocol,
+    '_protocol._packetRW.read.read': typeof at(at(at(protocol, '_packetRW'), 'read'), 'read') === 'function',
     '_protocol.openssh_authAgent': typeof at(protocol, 'openssh_authAgent') === 'function',
     '_chanMgr.add': typeof at(channels, 'add') === 'function',
     '_chanMgr.remove': typeof at(channels, 'remove') === 'function',
