@@ -33,8 +33,11 @@ export interface CallOptions {
   quoteId?: string;
 }
 
-/** `unreachable`: no answer. `unreadable`: an answer without an error of this API. */
-export type ClientErrorCode = ErrorCode | 'unreachable' | 'unreadable';
+/**
+ * `unreachable`: no answer. `proxy`: a proxy in front answered, or lets no WebSocket pass.
+ * `unreadable`: an answer of another format.
+ */
+export type ClientErrorCode = ErrorCode | 'unreachable' | 'proxy' | 'unreadable';
 
 export class ApiError extends Error {
   override readonly name = 'ApiError';
@@ -163,7 +166,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
       // Without an upgrade the server refuses only its absence when all else is right.
       if (!(error instanceof ApiError && /this is a WebSocket/.test(error.message))) throw error;
     });
-    return unreachable(root + path, new Error('the server refused the WebSocket'));
+    throw new ApiError(NO_WEB_SOCKETS, { status: 0, code: 'proxy' });
   };
 
   // The table names each method and types its call; Object.fromEntries keeps neither.
@@ -220,18 +223,36 @@ function parsed(text: string): unknown {
   }
 }
 
-function errorOf({ response: { status, headers }, json }: Reply): ApiError {
-  const said = plainError.safeParse(json);
-  const code = errorCodes.find((known) => known === headers.get('x-error-code')) ?? 'unreadable';
-  const retryAfterS = Number(headers.get('retry-after') ?? Number.NaN);
-  return new ApiError(said.success ? said.data.message : `the server answered ${status} without a message`, {
-    status,
-    code,
-    requestId: headers.get('x-request-id') ?? '',
-    retryAfterS: Number.isFinite(retryAfterS) ? retryAfterS : undefined,
-    secondFactor: headers.get(SECOND_FACTOR_HEADER) ?? undefined,
-  });
+const NO_WEB_SOCKETS =
+  'the server answers, but the WebSocket does not open: a proxy in front has to pass the headers Upgrade and Connection on';
+
+/** Statuses of a proxy that answers instead of the server, which names each of its answers. */
+function proxyText(status: number): string {
+  if (status === 413) return 'a proxy in front of the server refused the body as too large: its limit has to be raised';
+  if (status === 502 || status === 503 || status === 504)
+    return `a proxy in front of the server did not reach it (${status}): the server is away, or the proxy has another address of it`;
+  return `a proxy in front of the server answered ${status} instead of it`;
 }
+
+/** Takes the answer of a refused request. `header` returns null without the header. */
+export function refusalOf(status: number, header: (name: string) => string | null, json: unknown): ApiError {
+  const said = plainError.safeParse(json);
+  const code = errorCodes.find((known) => known === header('x-error-code'));
+  const requestId = header('x-request-id') ?? '';
+  const retryAfterS = Number(header('retry-after') ?? Number.NaN);
+  const more = {
+    status,
+    requestId,
+    retryAfterS: Number.isFinite(retryAfterS) ? retryAfterS : undefined,
+    secondFactor: header(SECOND_FACTOR_HEADER) ?? undefined,
+  };
+  if (code === undefined && requestId === '') return new ApiError(proxyText(status), { ...more, code: 'proxy' });
+  const message = said.success ? said.data.message : `the server answered ${status} without a message`;
+  return new ApiError(message, { ...more, code: code ?? 'unreadable' });
+}
+
+const errorOf = ({ response: { status, headers }, json }: Reply): ApiError =>
+  refusalOf(status, (name) => headers.get(name), json);
 
 /** Drops unknown members, which a newer server may send; the rest must match. */
 function readAnswer<Answer>(schema: z.ZodType<Answer>, { response, json }: Reply): Answer {

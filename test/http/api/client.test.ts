@@ -109,11 +109,21 @@ test('drops unknown members of a newer server; an invalid answer is an error, no
   for (const body of ['<html>', '', 'null', '[]', JSON.stringify({ ...info, group: 'user' })]) {
     await expect(answering(body).userInfo()).rejects.toMatchObject({ status: 200, code: 'unreadable' });
   }
-  await expect(answering('<html>bad gateway', 502).userInfo()).rejects.toMatchObject({
-    status: 502,
-    code: 'unreadable',
-  });
   await expect(
     answering('{"message":"wait"}', 429, { 'x-error-code': 'too_many_requests', 'retry-after': '7' }).userInfo(),
   ).rejects.toMatchObject({ status: 429, code: 'too_many_requests', message: 'wait', retryAfterS: 7 });
+});
+
+test.each([
+  [413, {}, 'proxy', /^a proxy in front of the server refused the body as too large/],
+  [502, { 'retry-after': '3' }, 'proxy', /^a proxy in front of the server did not reach it \(502\)/],
+  [403, {}, 'proxy', /^a proxy in front of the server answered 403 instead of it$/],
+  [500, { 'x-request-id': 'r' }, 'unreadable', /^the server answered 500 without a message$/],
+  [413, { 'x-error-code': 'body_too_large' }, 'body_too_large', /^the server answered 413 without a message$/],
+])('tells who answered %i with %j', async (status, headers, code, message) => {
+  const client = makeClient({
+    baseUrl: 'http://server.test/api',
+    fetch: async () => new Response('<html>', { status, headers }),
+  });
+  await expect(client.userInfo()).rejects.toMatchObject({ status, code, message: expect.stringMatching(message) });
 });

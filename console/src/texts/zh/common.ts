@@ -51,5 +51,6 @@ export const common: Texts['common'] = {
     too_many_requests: '请求过多，请稍候再试。',
     unavailable: '服务暂不可用。',
     internal: '服务器内部错误。',
+    proxy: '服务器前面的代理出错。',
   },
 };

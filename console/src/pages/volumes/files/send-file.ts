@@ -1,6 +1,5 @@
 /** Sends a file with its progress, which `fetch` does not report. */
-import { ApiError } from '../../../../../src/contract/client.ts';
-import { errorCodes, plainError } from '../../../../../src/contract/common.ts';
+import { ApiError, refusalOf } from '../../../../../src/contract/client.ts';
 import { fileUrl } from '../../../../../src/contract/storage/file.ts';
 import { base } from '../../../app/base.ts';
 import type { SendOptions } from './uploads.ts';
@@ -20,7 +19,7 @@ export function sendFile(
     request.open('PUT', url);
     if (!isReplacing) request.setRequestHeader('if-none-match', '*');
     request.upload.addEventListener('progress', ({ loaded }) => onProgress(loaded));
-    request.addEventListener('load', () => (request.status < 300 ? resolve() : reject(refusalOf(request))));
+    request.addEventListener('load', () => (request.status < 300 ? resolve() : reject(refused(request))));
     request.addEventListener('error', () =>
       reject(new ApiError(`the server cannot be reached at ${url}`, { status: 0, code: 'unreachable' })),
     );
@@ -31,15 +30,8 @@ export function sendFile(
   });
 }
 
-function refusalOf(request: XMLHttpRequest): ApiError {
-  const said = plainError.safeParse(jsonOf(request.responseText));
-  const message = said.success ? said.data.message : `the server answered ${request.status} without a message`;
-  return new ApiError(message, {
-    status: request.status,
-    code: errorCodes.find((known) => known === request.getResponseHeader('x-error-code')) ?? 'unreadable',
-    requestId: request.getResponseHeader('x-request-id') ?? '',
-  });
-}
+const refused = (request: XMLHttpRequest): ApiError =>
+  refusalOf(request.status, (name) => request.getResponseHeader(name), jsonOf(request.responseText));
 
 function jsonOf(text: string): unknown {
   try {
