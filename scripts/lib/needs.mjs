@@ -27,6 +27,9 @@ export const testNeeds = [
     service: 'docker-registry',
     why: 'stores images, some only with credentials',
   },
+  { apt: 'nginx-light', programs: ['nginx'], service: 'nginx', why: 'is a proxy in front of Berth' },
+  { apt: 'caddy', programs: ['caddy'], service: 'caddy', why: 'is a proxy in front of Berth' },
+  { apt: 'haproxy', programs: ['haproxy'], service: 'haproxy', why: 'is a proxy in front of Berth' },
   { apt: 'openssl', programs: ['openssl'], why: 'makes certificates of a proxy' },
   { apt: 'lxcfs', programs: ['lxcfs'], service: 'lxcfs', why: 'shows instances their own memory' },
   {

@@ -19,6 +19,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { SeenRequest } from '../../contract/proxy-check.ts';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
 import { authorize, detachedCopy, type AccessGrant, type AdmissionDeps } from './admission.ts';
 import {
@@ -61,6 +62,7 @@ import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { answerInTurn } from '../malformed-requests.ts';
+import { isCheck, isCheckSocket, openAndClose, seenRequest, serveCheck } from '../proxy-check.ts';
 import type { Certificates } from '../tls-files.ts';
 
 export interface GatewayDeps {
@@ -286,6 +288,7 @@ export class Gateway {
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     if (method === 'POST' && req.url === CLEAR_PATH)
       return sendAnswer(req, res, this.#clearCookies(head, connection.peer), head.accept);
+    if (isCheck(req.url ?? '')) return serveCheck(req, res, req.url ?? '', this.#seen(head, connection.peer));
     if (head.bytes > this.#limits.maxHeaderBytes)
       return sendAnswer(req, res, headTooLarge(this.#limits.maxHeaderBytes), head.accept);
     const target = targetOf(head.host, req.url ?? '', this.#portDomain);
@@ -374,6 +377,7 @@ export class Gateway {
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
     if (!this.#connectionLimit.admits(req.socket)) return sendRawAnswer(client, tooManyConnections());
+    if (isCheckSocket(req.url ?? '')) return openAndClose(client, req.headers['sec-websocket-key']);
     if (head.bytes > this.#limits.maxHeaderBytes)
       return sendRawAnswer(client, headTooLarge(this.#limits.maxHeaderBytes));
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
@@ -452,6 +456,13 @@ export class Gateway {
     const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
     if (target.mount === 'notebook') headers.push(...this.#labAssets.offer());
     return { authorized, portAddress, pool, target, host: sender.host, headers };
+  }
+
+  #seen(head: Head, peer: Peer): SeenRequest {
+    const { proto } = senderOf(head, peer);
+    const tls = peer.proto === 'https';
+    const isForwarded = head.forwardedFor !== null;
+    return seenRequest({ scheme: proto, host: head.host, tls, isForwarded, isTrusted: peer.trusted });
   }
 
   #clearCookies(head: Head, peer: Peer): Answer {

@@ -5,6 +5,7 @@
  * validation, idempotency and the handler. Each error ends in `refusal-reply.ts`.
  */
 import { createServer, type IncomingMessage } from 'node:http';
+import { TLSSocket } from 'node:tls';
 import fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
 import { countingRows } from '../../async/rows-read.ts';
@@ -12,9 +13,16 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
-import { forwardedHops, makeAddressMatcher, takeForwarded, type AddressMatcher } from '../address-list.ts';
+import {
+  forwardedHops,
+  makeAddressMatcher,
+  takeForwarded,
+  withoutMapping,
+  type AddressMatcher,
+} from '../address-list.ts';
 import { MAX_HEAD_BYTES, PARSED_SHARE } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
+import { isCheck, seenRequest, serveCheck } from '../proxy-check.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
 import { readBody } from './body-reader.ts';
@@ -146,6 +154,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   app.addHook('preClose', async () => closeUnused());
   const recordRequest = mountAudit(app, { audit: control.audit });
   const corsOrigins = new Set(options.corsOrigins);
+  mountProxyCheck(app, isProxy);
   refuseWrongHeads(app, new Set(options.hosts));
   mountPrefix(app, options.prefix ?? '');
   mountCors(app, corsOrigins);
@@ -174,6 +183,23 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountSignOn(app, options);
   mountStripeWebhook(app, options);
   return app;
+}
+
+/** Before hosts are refused: it says which host a proxy passes. */
+function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!isCheck(request.url)) return done();
+    const { raw, protocol, headers } = request;
+    reply.hijack();
+    const seen = seenRequest({
+      scheme: protocol,
+      host: headers.host,
+      tls: raw.socket instanceof TLSSocket,
+      isForwarded: headers[FORWARDED_FOR] !== undefined,
+      isTrusted: isProxy(withoutMapping(raw.socket.remoteAddress ?? '')),
+    });
+    serveCheck(raw, reply.raw, request.url, seen);
+  });
 }
 
 interface Clients {
@@ -285,7 +311,7 @@ const tooManyConnections = (): Refusal => {
 
 function mountStreams(
   app: FastifyInstance,
-  { control, log, fileStalledMs: stalledMs, eventBeatMs, socketBeatMs }: ApiOptions,
+  { control, log, prefix, fileStalledMs: stalledMs, eventBeatMs, socketBeatMs }: ApiOptions,
   {
     reports,
     authorize,
@@ -296,7 +322,7 @@ function mountStreams(
   const logins = makeLoginWatch(app, control);
   const streams = makeStreams(app, { logins, log, beatMs: eventBeatMs });
   const parts = { control, reports, authorize, recordRequest, logins, streams, slowSenders, log, stalledMs };
-  const mountSocket = mountSockets(app, parts, socketBeatMs);
+  const mountSocket = mountSockets(app, parts, { heartbeatMs: socketBeatMs, prefix });
   const mountByName: Record<StreamRouteName, () => void> = {
     events: () => mountEventStream(app, parts),
     followLogs: () => mountLogStream(app, parts),

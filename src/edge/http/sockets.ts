@@ -15,6 +15,7 @@ import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
+import { isCheckSocket, openAndClose } from '../proxy-check.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
 import { queryOf } from './request.ts';
 import { pathOf } from './refusal-reply.ts';
@@ -33,9 +34,11 @@ const STOP_MS = 1_000;
 export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage, prefix: string): boolean =>
   method === 'GET' &&
   headers.upgrade?.toLowerCase() === 'websocket' &&
-  PATHS.has(pathOf(plainAddress(url, prefix))) &&
+  isSocketPath(plainAddress(url, prefix)) &&
   headers['content-length'] === undefined &&
   headers['transfer-encoding'] === undefined;
+
+const isSocketPath = (address: string): boolean => PATHS.has(pathOf(address)) || isCheckSocket(address);
 
 export interface OpenedSocket {
   serve(socket: WebSocket, heartbeat: Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>): SocketConnection;
@@ -56,7 +59,7 @@ export type MountSocket = <Query>(handler: SocketHandler<Query>) => void;
 export function mountSockets(
   app: FastifyInstance,
   { logins, authorize, recordRequest }: Pick<StreamParts, 'logins' | 'authorize' | 'recordRequest'>,
-  heartbeatMs: number | undefined,
+  { heartbeatMs, prefix = '' }: { heartbeatMs: number | undefined; prefix: string | undefined },
 ): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
   const open = new Map<WebSocket, SocketConnection>();
@@ -72,6 +75,8 @@ export function mountSockets(
   app.server.on('upgrade', (request: IncomingMessage, socket, head: Buffer) => {
     socket.on('error', () => socket.destroy());
     if (!(socket instanceof Socket)) return void socket.destroy();
+    if (isCheckSocket(plainAddress(request.url ?? '', prefix)))
+      return openAndClose(socket, request.headers['sec-websocket-key']);
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     try {
