@@ -12,6 +12,9 @@ export const consolePlaces = [
   'operator',
 ] as const;
 
+/** The page that asks the gateway as well: what is in front of it. */
+export const CHECKING_PLACE = '/operator/health';
+
 /** Whether a path of this server is a view of the console. */
 export const isConsolePath = (path: string): boolean =>
   path === '/' || consolePlaces.some((place) => path === `/${place}` || path.startsWith(`/${place}/`));

@@ -23,6 +23,8 @@ const seenRequest = z.object({
   tls: z.boolean(),
   /** Whether headers of a proxy came, and count. */
   forwarded: z.enum(['none', 'ignored', 'counts']),
+  /** Further addresses to check, which the API names: of the gateway and of a port's host. */
+  others: z.array(z.string()).optional(),
 });
 
 export type SeenRequest = z.output<typeof seenRequest>;
@@ -69,6 +71,14 @@ export async function checkProxies({ url, fetch: send, openSocket }: ProxyCheckD
   if (!isPassedOn) faults.push({ kind: 'stream' });
   if (bodyStatus !== 200) faults.push({ kind: 'body', status: bodyStatus });
   return faults;
+}
+
+/** Checks the API at the address, and what else it names. */
+export async function checkAllProxies(deps: ProxyCheckDeps): Promise<{ url: string; faults: ProxyFault[] }[]> {
+  const answer = await deps.fetch(deps.url + CHECK_PATHS.request).catch(() => null);
+  const seen = seenRequest.safeParse(await answer?.json().catch(() => null));
+  const urls = [deps.url, ...(seen.data?.others ?? [])];
+  return Promise.all(urls.map(async (url) => ({ url, faults: await checkProxies({ ...deps, url }) })));
 }
 
 function headerFaults(seen: SeenRequest, here: { scheme: string; host: string }): ProxyFault[] {

@@ -23,6 +23,17 @@ interface Arrival {
   isTrusted: boolean;
 }
 
+/** Addresses of the gateway and of a port's host. */
+export function gatewayAddresses({ gatewayOrigin, portDomain }: GatewayPlace): string[] {
+  if (!portDomain) return [gatewayOrigin];
+  return [gatewayOrigin, `${new URL(gatewayOrigin).protocol}//check.${portDomain}`];
+}
+
+export interface GatewayPlace {
+  gatewayOrigin: string;
+  portDomain?: string | null;
+}
+
 export const seenRequest = ({ scheme, host = '', tls, isForwarded, isTrusted }: Arrival): SeenRequest => ({
   scheme,
   host,

@@ -22,7 +22,7 @@ import {
 } from '../address-list.ts';
 import { MAX_HEAD_BYTES, PARSED_SHARE } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
-import { isCheck, seenRequest, serveCheck } from '../proxy-check.ts';
+import { gatewayAddresses, isCheck, seenRequest, serveCheck } from '../proxy-check.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { makeBodyBudget } from './body-budget.ts';
 import { readBody } from './body-reader.ts';
@@ -154,12 +154,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   app.addHook('preClose', async () => closeUnused());
   const recordRequest = mountAudit(app, { audit: control.audit });
   const corsOrigins = new Set(options.corsOrigins);
-  mountProxyCheck(app, isProxy);
+  const others = gatewayAddresses(options);
+  mountProxyCheck(app, isProxy, others);
   refuseWrongHeads(app, new Set(options.hosts));
   mountPrefix(app, options.prefix ?? '');
   mountCors(app, corsOrigins);
   mountSpaceGuard(app, control);
-  const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder) : null;
+  const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder, others) : null;
   refuseUnknownRoutes(app, consoleFiles);
 
   const pages = makeListPages({
@@ -186,7 +187,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
 }
 
 /** Before hosts are refused: it says which host a proxy passes. */
-function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher): void {
+function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher, others: string[]): void {
   app.addHook('onRequest', (request, reply, done) => {
     if (!isCheck(request.url)) return done();
     const { raw, protocol, headers } = request;
@@ -198,7 +199,7 @@ function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher): void {
       isForwarded: headers[FORWARDED_FOR] !== undefined,
       isTrusted: isProxy(withoutMapping(raw.socket.remoteAddress ?? '')),
     });
-    serveCheck(raw, reply.raw, request.url, seen);
+    serveCheck(raw, reply.raw, request.url, { ...seen, others });
   });
 }
 

@@ -6,9 +6,10 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { consolePlaces, isConsolePath } from '../../contract/console-places.ts';
+import { CHECKING_PLACE, consolePlaces, isConsolePath } from '../../contract/console-places.ts';
 import { accepts } from './compression.ts';
 import { HTML_TYPE } from './html.ts';
+import { pathOf } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { costOfFile, type RequestRates } from './request-rates.ts';
 
@@ -36,14 +37,14 @@ interface ConsoleFile {
   copies: { coding: keyof typeof codings; bytes: Buffer }[];
 }
 
-const pagePolicy = (nonce: string): string =>
+const pagePolicy = (nonce: string, connects: string): string =>
   [
     "default-src 'none'",
     "script-src 'self'",
     "worker-src 'self'",
     `style-src 'self' 'nonce-${nonce}'`,
     "img-src 'self'",
-    "connect-src 'self'",
+    `connect-src ${connects}`,
     "form-action 'self'",
     "base-uri 'none'",
     "frame-ancestors 'none'",
@@ -56,27 +57,35 @@ const FILE_POLICY = "default-src 'none'";
 /** A built console. */
 export interface ConsoleFiles {
   page: string;
+  /** Addresses that the page of the health checks. */
+  checked: readonly string[];
   /** By path below the root, without its slash. */
   files: ReadonlyMap<string, ConsoleFile>;
 }
 
 /** Null without a built console in the folder. */
-export function readConsole(folder: string): ConsoleFiles | null {
+export function readConsole(folder: string, checked: readonly string[] = []): ConsoleFiles | null {
   const pageFile = path.join(folder, 'index.html');
   if (!existsSync(pageFile)) return null;
   // Views are at any depth.
-  return { page: readFileSync(pageFile, 'utf8').replaceAll('="./', '="/'), files: filesOf(folder) };
+  return { page: readFileSync(pageFile, 'utf8').replaceAll('="./', '="/'), files: filesOf(folder), checked };
 }
 
 /** Whether the console answers GET at the path. */
 export const isOfConsole = ({ files }: ConsoleFiles, at: string): boolean =>
   isConsolePath(at) || files.has(at.slice(1));
 
-export function sendConsole({ page }: ConsoleFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export function sendConsole(
+  { page, checked }: ConsoleFiles,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
   const nonce = randomBytes(16).toString('base64');
+  const others = pathOf(request.url) === CHECKING_PLACE ? checked : [];
+  const connects = ["'self'", ...others.flatMap((url) => [url, url.replace(/^http/, 'ws')])].join(' ');
   return (
     setCommonHeaders(request, reply, HTML_TYPE)
-      .header('content-security-policy', pagePolicy(nonce))
+      .header('content-security-policy', pagePolicy(nonce, connects))
       // The gateway opens links of the API's origin alone without a question.
       .header('referrer-policy', 'origin')
       .header('x-frame-options', 'DENY')

@@ -21,7 +21,11 @@ beforeAll(async () => {
   writeFileSync(path.join(folder, 'console-assets', 'index-a1.js.gz'), gzipSync(SCRIPT));
   writeFileSync(path.join(folder, 'console-assets', 'index-a1.js.map'), '{"a map":"of the sources"}');
   writeFileSync(path.join(folder, 'icon.svg'), '<svg xmlns="http://www.w3.org/2000/svg"/>');
-  api = await startEdge(fakeControl({}), { consoleFolder: folder });
+  api = await startEdge(fakeControl({}), {
+    consoleFolder: folder,
+    gatewayOrigin: 'https://gateway.example.org',
+    portDomain: 'ports.example.org',
+  });
 });
 afterAll(async () => {
   await api.stop();
@@ -67,6 +71,15 @@ test('answers its page at each of its places and below, and nowhere else', async
   }
   for (const other of ['/instancesx', '/nowhere', '/index.html', '/Instances', '/console-assets', '/console-assets/'])
     expect([other, (await pageOf(other)).status]).toEqual([other, 404]);
+});
+
+test('lets the page of the health alone ask the gateway', async () => {
+  const policyAt = async (at: string): Promise<string> => String((await pageOf(at)).headers['content-security-policy']);
+  expect(await policyAt('/operator/health?check=true')).toContain(
+    "connect-src 'self' https://gateway.example.org wss://gateway.example.org https://check.ports.example.org wss://check.ports.example.org;",
+  );
+  for (const at of ['/', '/operator', '/operator/fleet', '/operator/health/x'])
+    expect([at, await policyAt(at)]).toEqual([at, expect.stringContaining("connect-src 'self';")]);
 });
 
 test('runs no script but its own files, and sends and loads nothing elsewhere', async () => {

@@ -8,6 +8,7 @@ import {
   readAuditSearch,
   readCatalogSearch,
   readFleetSearch,
+  readHealthSearch,
 } from './search.ts';
 
 export const fleetRoute = createRoute({
@@ -49,6 +50,7 @@ export const catalogRoute = createRoute({
 export const healthRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/health',
+  validateSearch: readHealthSearch,
   beforeLoad: onlyFor('operator'),
   loader: textsOf('health'),
   component: lazyRouteComponent(() => import('./health/health-page.tsx'), 'HealthPage'),

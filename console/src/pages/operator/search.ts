@@ -101,3 +101,12 @@ export const readAuditSearch = ({ account, route, subject, outcome, from, to, re
     reads: reads === true ? reads : undefined,
     open: timeOf(open),
   });
+
+export interface HealthSearch {
+  /** Whether the page checks the proxies. */
+  check?: true | undefined;
+}
+
+export const readHealthSearch = ({ check }: Record<string, unknown>): HealthSearch => ({
+  check: check === true || undefined,
+});

@@ -29,6 +29,30 @@ export const health = {
       `${count === 1 ? 'A new price counts' : `${count} new prices count`} from ${time}.`,
     accountEnds: (name: string, time: string) => `The account ${name} is deleted with all it has at ${time}.`,
   },
+  proxies: {
+    title: 'Proxies in front',
+    hint: 'This browser opens a WebSocket, a stream and a body of 4 MB at each address, and compares what arrives.',
+    check: 'Check what is in front',
+    well: 'Nothing is changed or refused on the way.',
+    faults: {
+      unreached:
+        'Nothing answers: the name leads nowhere, or the proxy does not listen there or has no certificate for it.',
+      foreign: (status: number) =>
+        `Something else answers (${status}): the proxy does not lead this address to Berth, or does not reach it.`,
+      host: (seen: string) => `Berth sees the host “${seen}”: the proxy has to pass the header Host as it came.`,
+      scheme: (seen: string) => `Berth sees ${seen}: the proxy has to send the header X-Forwarded-Proto.`,
+      forwardedFor: 'The proxy sends no header X-Forwarded-For: all people share the limits of one address.',
+      untrusted: 'The headers of the proxy do not count: name its address in BERTH_TRUSTED_PROXIES.',
+      webSocket:
+        'WebSockets do not open, which terminals and notebooks need: the proxy has to pass the headers Upgrade and Connection on.',
+      stream:
+        'A stream arrives late: the proxy has to send text/event-stream as it comes, without buffers and compression.',
+      body: (status: number) =>
+        status === 413
+          ? 'A body of 4 MB is refused (413): the limit of the proxy for bodies has to be raised.'
+          : `A body of 4 MB does not arrive (${status === 0 ? 'the connection ends' : status}).`,
+    },
+  },
   steps: {
     region: 'The region',
     disks: 'Who fills the disks',

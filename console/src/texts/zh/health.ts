@@ -24,6 +24,26 @@ export const health: Texts['health'] = {
     priceDue: (count, time) => `${count} 个新价格将于 ${time} 生效。`,
     accountEnds: (name, time) => `账户 ${name} 将于 ${time} 连同全部内容删除。`,
   },
+  proxies: {
+    title: '前面的代理',
+    hint: '此浏览器在每个地址打开 WebSocket、数据流并发送 4 MB 内容，再比较服务器收到的请求。',
+    check: '检查前面的代理',
+    well: '途中没有改动，也没有拒绝。',
+    faults: {
+      unreached: '没有响应：域名没有解析，或代理未监听该地址，或没有相应证书。',
+      foreign: (status) => `响应来自其他程序（${status}）：代理没有把此地址转发到 Berth，或无法连接 Berth。`,
+      host: (seen) => `Berth 收到的主机名是“${seen}”：代理必须原样转发请求头 Host。`,
+      scheme: (seen) => `Berth 收到的是 ${seen}：代理必须发送请求头 X-Forwarded-Proto。`,
+      forwardedFor: '代理没有发送请求头 X-Forwarded-For：所有人共用一个地址的限额。',
+      untrusted: '代理的请求头不被采信：请在 BERTH_TRUSTED_PROXIES 中填写其地址。',
+      webSocket: '无法打开 WebSocket（终端和 Notebook 需要）：代理必须转发请求头 Upgrade 和 Connection。',
+      stream: '数据流延迟到达：代理必须立即转发 text/event-stream，不缓冲、不压缩。',
+      body: (status) =>
+        status === 413
+          ? '4 MB 的内容被拒绝（413）：需要提高代理的请求体上限。'
+          : `4 MB 的内容没有送达（${status === 0 ? '连接中断' : status}）。`,
+    },
+  },
   steps: {
     region: '查看区域',
     disks: '查看磁盘用量',

@@ -13,6 +13,7 @@ import { useTexts } from '../../../texts/provider.tsx';
 import { useFresh } from '../fresh.ts';
 import { findingsOf, type Finding, type HealthFacts, type Severity } from './findings.ts';
 import { DueActs } from './due-acts.tsx';
+import { ProxyCheck } from './proxy-check.tsx';
 import { Tasks } from './tasks.tsx';
 
 /** Each round is five records of the audit log. */
@@ -95,6 +96,7 @@ export function HealthPage() {
           <FindingLine key={finding.key} finding={finding} />
         ))}
       </Stack>
+      <ProxyCheck />
       <Tasks tasks={facts.data.tasks} />
       <DueActs due={facts.data.due} />
     </>
