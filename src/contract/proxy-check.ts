@@ -49,7 +49,7 @@ export interface ProxyCheckDeps {
   openSocket: (url: string) => WebSocket;
 }
 
-/** What is wrong between this client and the address; empty: nothing. */
+/** Faults between this client and the address; empty: nothing. */
 export async function checkProxies({ url, fetch: send, openSocket }: ProxyCheckDeps): Promise<ProxyFault[]> {
   const { protocol, host } = new URL(url);
   const at = (path: string): string => url.replace(/\/+$/, '') + path;

@@ -1,6 +1,6 @@
 /**
- * What a check of the proxies in front asks for at the API, the gateway and hosts of ports: how a
- * request arrived, a stream, a body and a WebSocket. It needs no login, and tells nothing else.
+ * Answers to a check of the proxies in front of the API, the gateway and hosts of ports: how a
+ * request arrived, a stream, a body and a WebSocket. They need no login, and tell nothing else.
  */
 import { createHash } from 'node:crypto';
 import type { Duplex } from 'node:stream';

@@ -8,7 +8,7 @@ import { PASSWORD } from '../../fixtures/server-process.ts';
 
 let fronted: FrontedServer;
 beforeAll(async () => {
-  fronted = await startFrontedServer({ nodePorts: '32580-32589' });
+  fronted = await startFrontedServer({ nodePorts: '32675-32684' });
 });
 afterAll(() => fronted.stop());
 

@@ -37,7 +37,7 @@ afterAll(async () => {
 
 describe.each(['nginx', 'caddy', 'haproxy', 'traefik'] as const)('%s', (name) => {
   const on = (server: FrontedServer, skip: (note: string) => void): FrontedServer => {
-    if (name === 'traefik' && typeof traefik !== 'string') skip(traefik.why);
+    if (name === 'traefik' && typeof traefik !== 'string') skip(`Traefik is not there: ${traefik.why}`);
     return server;
   };
   const logIn = async ({ apiUrl, fetch }: FrontedServer) => {
