@@ -219,6 +219,18 @@ make_host_key() {
   ssh-keygen -q -t ed25519 -N '' -C "$BERTH_INSTANCE_ID" -f "$1"
 }
 
+# sshd refuses root with a shell that does not run or an account that has expired and, without PAM,
+# a locked one even by key. '*' allows no password and is not locked.
+repair_root() {
+  shell=$(sed -n 's/^root:.*://p' /etc/passwd)
+  case ${shell:=/bin/sh} in */nologin | */false) runs= ;; *) runs=$(command -v "$shell") ;; esac
+  [ -n "$runs" ] || sed -i "s|^\(root:.*:\).*|\1$SHELL|" /etc/passwd
+  [ -n "$runs" ] || echo "berth: the shell of root was $shell, which lets nobody in: it is $SHELL"
+  grep -qs '^root:!' /etc/shadow && sed -i 's/^root:!/root:*/' /etc/shadow
+  grep -Eqs '^root:([^:]*:){6}[0-9]' /etc/shadow || return 0
+  sed -i 's/^\(root:.*:\)[0-9]*:/\1:/' /etc/shadow
+  echo 'berth: the account of root had expired: it no longer does'
+}
 prepare_ssh() {
   key=$state/ssh_host_ed25519_key
   if [ ! -s "$key" ]; then
@@ -226,8 +238,7 @@ prepare_ssh() {
     make_host_key "$key.new" && mv "$key.new.pub" "$key.pub" && mv "$key.new" "$key"
   fi
   mkdir -p /run/sshd /var/empty
-  # Without PAM, sshd refuses a locked root even by key. '*' allows no password and is not locked.
-  grep -qs '^root:!' /etc/shadow && sed -i 's/^root:!/root:*/' /etc/shadow
+  repair_root
 }
 # Writes sshd's configuration with two lines more, if this version of sshd reads them.
 configure_ssh() {

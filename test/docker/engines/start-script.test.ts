@@ -30,6 +30,22 @@ describe('ssh', () => {
     expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
   });
 
+  it.each([
+    [
+      'a shell that lets nobody in',
+      "sed -i 's|^\\(root:.*:\\).*|\\1/usr/sbin/nologin|' /etc/passwd",
+      'the shell of root',
+    ],
+    ['a shell that is missing', "sed -i 's|^\\(root:.*:\\).*|\\1/bin/fish|' /etc/passwd", 'the shell of root'],
+    ['an expired account', "sed -i 's|^root:.*|root:*:19000:0:99999:7::1:|' /etc/shadow", 'had expired'],
+    ['a locked account', "sed -i 's|^root:[^:]*|root:!|' /etc/shadow", ''],
+  ])('lets root of an image in that has %s, and says what it changed', async (_, before, text) => {
+    const instance = await start({ before });
+    await eventually(async () => expect(await instance.ssh('echo hello')).toBe('hello\n'));
+    const changes = (await instance.said()).filter((line) => line.includes('root'));
+    expect(changes.map((line) => line.includes(text))).toEqual(text === '' ? [] : [true]);
+  });
+
   longTest('has prompts with the name of the instance, and with a new name from the next login on', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
@@ -311,7 +327,7 @@ it('runs the init script in an image without ssh, notebook and bash, and stops',
 
 it('is plain POSIX shell of readable size', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
-  expect(script.split('\n').length).toBeLessThan(450);
+  expect(script.split('\n').length).toBeLessThan(470);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
   expect(functions).toEqual([...new Set(functions)]);
   await run('dash', ['-n', join(images, 'start.sh')]);
