@@ -103,6 +103,7 @@ test('finds the used private members of ssh2, and names missing ones', async () 
   // Each check draws a host key: every key must be readable.
   for (let checks = 0; checks < 500; checks++) await checkSsh2();
   expect(missingMembers({ _sock: {}, _protocol: { _kexinit: undefined }, _chanMgr: { add() {} } })).toEqual([
+    '_protocol._packetRW.read.read',
     '_protocol.openssh_authAgent',
     '_chanMgr.remove',
   ]);
