@@ -23,7 +23,7 @@ async function accountColumns(store: Store): Promise<string[]> {
 /** Not deleted with the account: the audit log, what engines have, and disks, deleted before. */
 const retained = ['audit.accountId', 'orphan.ownerId', 'disk.ownerId'];
 /** The books of the installation outlive the account. */
-const books = ['usagePeriod.accountId', 'entry.accountId', 'payment.accountId'];
+const books = ['amortization.accountId', 'usagePeriod.accountId', 'entry.accountId', 'payment.accountId'];
 
 onBothEngines('deletion of an account', (open) => {
   test('covers every column that names an account', async () => {
