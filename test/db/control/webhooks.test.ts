@@ -303,7 +303,11 @@ onBothEngines('webhooks', (open) => {
     expect(sent.map(({ id }) => id)).toEqual([failed?.id, failed?.id]);
     await expectRefused(webhooks.redeliver(ann, { id: webhook.id, deliveryId: 'msg_x' }), 'not_found');
     await expectRefused(webhooks.deliveries(callerOf('bob'), webhook.id), 'not_found');
-    await webhooks.delete(ann, { id: webhook.id }, null);
+    receiver.answer = async () => {
+      await webhooks.delete(ann, { id: webhook.id }, null);
+      return OK;
+    };
+    await expectRefused(webhooks.redeliver(ann, { id: webhook.id, deliveryId: failed?.id ?? '' }), 'not_found');
     await expectRefused(webhooks.test(ann, webhook.id), 'not_found');
   });
 

@@ -46,8 +46,8 @@ export interface WebhookDelivery {
   tick(): Promise<void>;
   /** Sends one message now. */
   send(webhook: WebhookRow, message: WebhookMessage): Promise<WebhookResult>;
-  /** Sends a stored event now, and records the attempt. The cursor stays. */
-  deliver(webhook: WebhookRow, event: EventRow): Promise<WebhookDeliveryRow>;
+  /** Sends a stored event now, and records the attempt unless `check` throws. The cursor stays. */
+  deliver(webhook: WebhookRow, event: EventRow, check: (tx: Db) => Promise<unknown>): Promise<WebhookDeliveryRow>;
   /** Resolves once no delivery is under way. */
   idle(): Promise<void>;
 }
@@ -183,9 +183,10 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
       }
     },
     send,
-    deliver: async (webhook, event) => {
+    deliver: async (webhook, event, check) => {
       const { row } = await attempt(webhook, event);
       return store.write(async (tx) => {
+        await check(tx);
         if (row.delivered === 1) await deleteFromBacklog(tx, row.id);
         return saveDelivery(tx, row);
       });

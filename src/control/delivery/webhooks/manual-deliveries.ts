@@ -88,7 +88,7 @@ export function makeManualDeliveries(
       }
       const release = sending.acquire(caller.accountId);
       try {
-        return await webhookDelivery.deliver(webhook, event);
+        return await webhookDelivery.deliver(webhook, event, (tx) => find(tx, caller, id));
       } finally {
         release();
       }
