@@ -28,7 +28,7 @@ export function fakeControl(
     logs: part<Control['logs']>({ follow: unaskedStream, all: unaskedStream, ...given.logs }),
   };
   const own: Partial<Control> = {
-    access: part<Access>({ authenticate, ...given.access }),
+    access: part<Access>({ authenticate, secondFactors: part<Access['secondFactors']>({}), ...given.access }),
     accounts: part<Control['accounts']>({ registers: () => false, ...given.accounts }),
     audit: part<Control['audit']>({ record: async () => {}, ...given.audit }),
     quotas: part<Control['quotas']>({ requestsPerSecond: () => 1_000_000, ...given.quotas }),

@@ -36,7 +36,7 @@ describe('ALPN selects the protocol', () => {
     );
     expect(status).toBe(200);
     const session = await connected(harness);
-    await until('its settings came', () => session.remoteSettings.maxHeaderListSize === 32_768);
+    await until('its settings came', () => session.remoteSettings.maxHeaderListSize === 61_440);
     expect(session.remoteSettings).toMatchObject({
       enableConnectProtocol: false,
       maxConcurrentStreams: 128,
