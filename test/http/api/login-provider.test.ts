@@ -169,6 +169,15 @@ test('forgets a wrong secret with the next login', async () => {
   expect(loginProvider.trouble()).toBeNull();
 });
 
+test('reads the keys of the provider again after a token of an unknown one', async () => {
+  const { logIn } = await setUp(provider);
+  newPerson(provider);
+  replace('/jwks', { body: '{"keys":[]}' });
+  expectRefused(await logIn(), 401, /is not valid: log in again/);
+  provider.replaced.clear();
+  expect((await logIn()).status).toBe(303);
+});
+
 test('blames no set-up for a code that a person made up', async () => {
   const { loginProvider, logIn } = await setUp(provider);
   newPerson(provider);

@@ -125,6 +125,8 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
       troubles.login = null;
       return { claims: claimsOf(rules, [claims, more]), idToken: tokens.id_token ?? '' };
     } catch (error) {
+      // The library keeps keys for a minute at least: the next login reads those of today.
+      if (error instanceof openid.ClientError && error.code === 'OAUTH_KEY_SELECTION_FAILED') discovered = null;
       throw failed(error, 'login');
     }
   };
