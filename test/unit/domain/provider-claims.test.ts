@@ -1,7 +1,4 @@
-/**
- * Claims as public documents of the providers show them, not as these providers sent them: nobody
- * has their installations here. Values of people are made up.
- */
+/** Claims in the form that is known of providers, which sent none of them. Values are made up. */
 import { expect, test } from 'vitest';
 import { claimsOf, type Claims } from '../../../src/domain/access/sign-on-claims.ts';
 import { decideLogin, type SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
@@ -20,7 +17,6 @@ const decide = (claims: Claims, more: Partial<SignOnRules> = {}) => {
   return decideLogin(all, 'https://issuer', claimsOf(all, [claims]));
 };
 
-/** learn.microsoft.com, "ID token claims reference" and "Groups overage claim". */
 const entra = {
   aud: '6cb04018-a3f5-46a7-b995-940c78f5aef3',
   iss: 'https://login.microsoftonline.com/9122040d-6c67-4c5b-b112-36a304b66dad/v2.0',
@@ -47,7 +43,6 @@ test('lets people of Entra ID in who trusts its addresses, with the name before 
   expect(decide(overage, trusting).notice).toMatch(/left the claim "groups" out, because the person has too many/);
 });
 
-/** developers.google.com, "OpenID Connect": "An ID token's payload". */
 const google = {
   iss: 'https://accounts.google.com',
   sub: '110169484474386276334',
@@ -63,7 +58,6 @@ test('names people of Google by their address, and changes no role of theirs', (
   expect(notice).toMatch(/sends no claim "groups"/);
 });
 
-/** developer.okta.com, "OpenID Connect & OAuth 2.0 API": ID token with a groups claim. */
 const okta = {
   iss: 'https://example.okta.com',
   sub: '00uid4BxXw6I6TV4m0g3',
@@ -77,7 +71,6 @@ test('gives people of Okta the role of their group', () => {
   expect(decide(okta).identity).toMatchObject({ username: 'john.doe', role: 'admin' });
 });
 
-/** docs.aws.amazon.com, "Understanding the identity (ID) token" of Amazon Cognito. */
 const cognito = {
   iss: 'https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_example',
   sub: 'aaaaaaaa-bbbb-cccc-dddd-example',
