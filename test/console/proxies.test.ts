@@ -45,6 +45,12 @@ test('loads, navigates and follows events below a path', async () => {
         await page.goto(`${fronted.apiUrl}/nowhere`);
         await page.getByRole('link', { name: 'Instances' }).first().click();
         await page.waitForURL(`${fronted.apiUrl}/instances`);
+        await page.goto(`${fronted.apiUrl}/billing`);
+        await page.getByRole('button', { name: 'Statement' }).click();
+        const file = page.getByRole('menuitem', { name: /xlsx/ });
+        const address = (await file.getAttribute('href')) ?? '';
+        const status = await page.evaluate(async (url) => (await fetch(url)).status, address);
+        expect([address, status]).toEqual([expect.stringMatching(/^\/berth\/api\/billing\//), 200]);
         expect(troubles.filter((one) => !/status of 404/.test(one))).toEqual([]);
         await page.context().clearCookies();
         await page.goto(`${fronted.apiUrl}/volumes`);

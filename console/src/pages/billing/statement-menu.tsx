@@ -2,6 +2,7 @@
 import { Button, Menu } from '@mantine/core';
 import { IconChevronDown, IconFileTypeCsv, IconFileTypeXls, IconPrinter, IconTable } from '@tabler/icons-react';
 import { routeOf } from '../../../../src/contract/routes.ts';
+import { base } from '../../app/base.ts';
 import { useSession } from '../../app/session.ts';
 import { useTexts } from '../../texts/provider.tsx';
 
@@ -9,7 +10,7 @@ export function StatementMenu({ month, timeZone }: { month: string; timeZone: st
   const { billing } = useTexts();
   const { isAdmin } = useSession();
   const link = (name: 'statementCsv' | 'statementXlsx' | 'statementPage' | 'focusCsv' | 'focusCsvOfAll'): string =>
-    `/api${routeOf(name).path}?${new URLSearchParams({ month, timeZone })}`;
+    `${base}/api${routeOf(name).path}?${new URLSearchParams({ month, timeZone })}`;
   return (
     <Menu position="bottom-start">
       <Menu.Target>

@@ -46,7 +46,6 @@ export const settings = {
     removeApp: 'Remove the authenticator app',
     removeHint: 'A login then needs the password alone, unless there is another factor.',
     removeRequired: 'Your role needs a second factor: without another one, you can only set up a new one afterwards.',
-    changed: 'The second factor is changed',
   },
   look: {
     title: 'This browser',

@@ -46,7 +46,6 @@ export const settings: Texts['settings'] = {
     removeApp: '移除身份验证器应用',
     removeHint: '之后仅凭密码即可登录，除非还有其他验证方式。',
     removeRequired: '您的角色必须使用双重验证：若没有其他验证方式，之后只能重新设置。',
-    changed: '双重验证已更改',
   },
   look: {
     title: '当前浏览器',
