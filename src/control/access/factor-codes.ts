@@ -1,5 +1,5 @@
 /** Checks codes of second factors. A code is used up in the transaction of what it allows. */
-import { isRecoveryCode, plainCode } from '../../domain/access/second-factor.ts';
+import { isRecoveryCode, plainCode, type SecondFactor } from '../../domain/access/second-factor.ts';
 import { Refusal, type SecondFactorHint } from '../../domain/kernel/refusal.ts';
 import type { AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -22,6 +22,8 @@ export interface FactorCodes {
   confirmLogin(tx: Db, account: AccountRow, given: Given): Promise<Flag>;
   requireForChange(tx: Db, account: AccountRow, code: string | undefined): Promise<void>;
 }
+
+export const factorsOf = ({ id, secondFactors }: AccountRow): SecondFactor[] => parseSecondFactors(secondFactors, id);
 
 export const totpContext = (accountId: string): string => `totp of ${accountId}`;
 
@@ -69,7 +71,7 @@ export function makeFactorCodes(deps: {
 
   return {
     async confirmLogin(tx, account, given) {
-      if (parseSecondFactors(account.secondFactors, account.id).length === 0) return 0;
+      if (factorsOf(account).length === 0) return 0;
       if (await isRight(tx, account, given)) return 1;
       throw codeNeeded();
     },

@@ -12,9 +12,7 @@ import {
   passkeysOf,
   usePasskey,
 } from '../../store/tables/second-factors.ts';
-import { invalidateAccount } from './account-admin.ts';
-import { lockOwnAccount } from './callers.ts';
-import { factorsOf, sessionOf, type FactorChanges } from './factor-changes.ts';
+import { sessionOf, type FactorChanges } from './factor-changes.ts';
 import { startLogin, type LoginDeps } from './logins.ts';
 import { makeChallenges, type Challenges } from './passkey-challenges.ts';
 import { uuidFrom } from './random.ts';
@@ -43,7 +41,7 @@ export function makePasskeys(deps: PasskeyDeps): Passkeys {
 }
 
 function makeSetUp(deps: PasskeyDeps, challenges: Challenges): Pick<Passkeys, 'begin' | 'create' | 'delete'> {
-  const { store, time, randomBytes, factorChanges } = deps;
+  const { randomBytes, factorChanges } = deps;
   return {
     async begin(caller, proof, { rpId }) {
       const sessionId = sessionOf(caller);
@@ -79,10 +77,7 @@ function makeSetUp(deps: PasskeyDeps, challenges: Challenges): Pick<Passkeys, 'b
       if (registrationInfo === undefined) throw invalid('it is not signed');
       if (!challenges.useUp(challenge)) throw invalid('its challenge was used');
       const { publicKey, counter, id: credentialId } = registrationInfo.credential;
-      const codes = factorChanges.freshCodes();
-      const isFirst = await store.write(async (tx) => {
-        const account = await lockOwnAccount(tx, accountId);
-        const nowMs = time.now();
+      return factorChanges.add(caller, async ({ tx, nowMs }) => {
         const row = {
           id: uuidFrom(randomBytes),
           accountId,
@@ -95,29 +90,17 @@ function makeSetUp(deps: PasskeyDeps, challenges: Challenges): Pick<Passkeys, 'b
           lastUsedAtMs: null,
         };
         if (!(await insertPasskey(tx, row))) throw new Refusal('name_taken', 'this passkey is registered here already');
-        const isFirstFactor = factorsOf(account).length === 0;
-        if (isFirstFactor) await factorChanges.storeCodes(tx, accountId, codes);
-        const event = { kind: 'account.secondFactorAdded', data: { kind: 'passkey', name } };
-        await factorChanges.record({ tx, account, nowMs }, sessionId, event);
-        return isFirstFactor;
+        return { kind: 'passkey', name };
       });
-      invalidateAccount(deps, accountId);
-      return { recoveryCodes: isFirst ? codes : [] };
     },
 
-    async delete(caller, { id, ...proof }) {
-      const sessionId = sessionOf(caller);
-      await factorChanges.withProof(caller, proof, async (change) => {
-        const row = await deletePasskey(change.tx, caller.accountId, id);
-        if (!row) {
-          const message = `passkey ${JSON.stringify(id)} not found; POST /api/user/secondFactor/get lists yours`;
-          throw new Refusal('not_found', message);
-        }
-        const event = { kind: 'account.secondFactorRemoved', data: { kind: 'passkey', name: row.name } };
-        await factorChanges.record(change, sessionId, event);
-      });
-      invalidateAccount(deps, caller.accountId);
-    },
+    delete: (caller, { id, ...proof }) =>
+      factorChanges.remove(caller, proof, async ({ tx }) => {
+        const row = await deletePasskey(tx, caller.accountId, id);
+        if (row) return { kind: 'passkey', name: row.name };
+        const message = `passkey ${JSON.stringify(id)} not found; POST /api/user/secondFactor/get lists yours`;
+        throw new Refusal('not_found', message);
+      }),
   };
 }
 

@@ -12,19 +12,15 @@ import {
   putUnconfirmedTotp,
   totpOf,
 } from '../../store/tables/second-factors.ts';
-import { invalidateAccount } from './account-admin.ts';
-import { lockOwnAccount, notLoggedIn, type Callers, type CredentialDeps } from './callers.ts';
-import { factorsOf, sessionOf, type FactorChanges } from './factor-changes.ts';
-import { totpContext } from './factor-codes.ts';
-import type { Grants } from './grants.ts';
+import { notLoggedIn, type CredentialDeps } from './callers.ts';
+import { sessionOf, type FactorChanges } from './factor-changes.ts';
+import { factorsOf, totpContext } from './factor-codes.ts';
 import { totpSecretFrom, totpStepOf, totpUri } from './totp.ts';
 import type { SecondFactors } from './types.ts';
 import type { Seal } from '../kernel/ports.ts';
 
 export interface SecondFactorDeps extends CredentialDeps {
   seal: Seal;
-  callers: Callers;
-  grants: Pick<Grants, 'invalidate'>;
   factorChanges: FactorChanges;
   secondFactorRole: Role | null;
   /** Names the installation in an authenticator app. */
@@ -35,8 +31,8 @@ const hasNoTotp = (): Refusal =>
   new Refusal('not_now', 'the account has no authenticator app; POST /api/user/secondFactor/totp/create adds one');
 
 export function makeSecondFactors(deps: SecondFactorDeps): SecondFactors {
-  const { store, time, randomBytes, seal, factorChanges, secondFactorRole, consoleHost } = deps;
-  const { freshCodes, storeCodes, withProof, record } = factorChanges;
+  const { store, randomBytes, seal, factorChanges, secondFactorRole, consoleHost } = deps;
+  const { withProof } = factorChanges;
 
   return {
     async get({ accountId, roles, mustSetUpFactor = false }) {
@@ -71,13 +67,8 @@ export function makeSecondFactors(deps: SecondFactorDeps): SecondFactors {
       return { secret, uri: totpUri(secret, { username, host: consoleHost }) };
     },
 
-    async confirmTotp(caller, { code }) {
-      const sessionId = sessionOf(caller);
-      const { accountId } = caller;
-      const codes = freshCodes();
-      const isFirst = await store.write(async (tx) => {
-        const account = await lockOwnAccount(tx, accountId);
-        const nowMs = time.now();
+    confirmTotp: (caller, { code }) =>
+      factorChanges.add(caller, async ({ tx, account: { id: accountId }, nowMs }) => {
         const row = await totpOf(tx, accountId);
         if (row === undefined || row.confirmedAtMs !== null) throw hasNoTotp();
         const secret = seal.open(row.sealed, totpContext(accountId));
@@ -88,40 +79,30 @@ export function makeSecondFactors(deps: SecondFactorDeps): SecondFactors {
           throw new Refusal('field_value', message);
         }
         await confirmTotp(tx, accountId, { nowMs, step });
-        const isFirstFactor = factorsOf(account).length === 0;
-        if (isFirstFactor) await storeCodes(tx, accountId, codes);
-        const event = { kind: 'account.secondFactorAdded', data: { kind: 'totp' } };
-        await record({ tx, account, nowMs }, sessionId, event);
-        return isFirstFactor;
-      });
-      invalidateAccount(deps, accountId);
-      return { recoveryCodes: isFirst ? codes : [] };
-    },
+        return { kind: 'totp' };
+      }),
 
-    async deleteTotp(caller, proof) {
-      const sessionId = sessionOf(caller);
-      await withProof(caller, proof, async (change) => {
-        if (!factorsOf(change.account).includes('totp')) throw hasNoTotp();
-        await deleteTotp(change.tx, change.account.id);
-        await record(change, sessionId, { kind: 'account.secondFactorRemoved', data: { kind: 'totp' } });
-      });
-      invalidateAccount(deps, caller.accountId);
-    },
+    deleteTotp: (caller, proof) =>
+      factorChanges.remove(caller, proof, async ({ tx, account }) => {
+        if (!factorsOf(account).includes('totp')) throw hasNoTotp();
+        await deleteTotp(tx, account.id);
+        return { kind: 'totp' };
+      }),
 
     async createRecoveryCodes(caller, proof) {
       sessionOf(caller);
-      const codes = freshCodes();
-      await withProof(caller, proof, async ({ tx, account, nowMs }) => {
+      const recoveryCodes = await withProof(caller, proof, async ({ tx, account, nowMs }) => {
         const { id: accountId } = account;
         if (factorsOf(account).length === 0) {
           const message = 'the account has no second factor, and recovery codes come with one: add it first';
           throw new Refusal('not_now', message);
         }
-        await storeCodes(tx, accountId, codes);
+        const codes = await factorChanges.renewCodes(tx, accountId);
         const event = { kind: 'account.recoveryCodesCreated', data: {} };
         await appendEvent(tx, { accountId, atMs: nowMs, subjectId: accountId, ...event });
+        return codes;
       });
-      return { recoveryCodes: codes };
+      return { recoveryCodes };
     },
   };
 }

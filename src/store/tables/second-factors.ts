@@ -111,7 +111,7 @@ export async function deletePasskey(tx: Db, accountId: string, id: string): Prom
 }
 
 /** Writes the list of the account's row, and drops the recovery codes with the last factor. */
-export async function listSecondFactors(tx: Db, accountId: string): Promise<SecondFactor[]> {
+export async function writeSecondFactors(tx: Db, accountId: string): Promise<SecondFactor[]> {
   const totp = await totpOf(tx, accountId);
   const passkey = await tx.selectFrom('passkey').select('id').where('accountId', '=', accountId).executeTakeFirst();
   const factors: SecondFactor[] = [
@@ -127,5 +127,5 @@ export async function listSecondFactors(tx: Db, accountId: string): Promise<Seco
 export async function deleteSecondFactors(tx: Db, accountId: string): Promise<void> {
   for (const table of ['totp', 'passkey'] as const)
     await tx.deleteFrom(table).where('accountId', '=', accountId).execute();
-  await listSecondFactors(tx, accountId);
+  await writeSecondFactors(tx, accountId);
 }
