@@ -45,7 +45,7 @@ export type {
 } from './access/routing/gateway-types.ts';
 export type { RegionToOpen } from './regions/region-engine.ts';
 export type { ServedRegions } from './regions/served-regions.ts';
-export { makeSeal } from './kernel/seal.ts';
+export { makeTimedSeal } from './kernel/seal.ts';
 export { addressBucket } from './access/address-bucket.ts';
 export { makeRevocations } from './access/routing/revocations.ts';
 export type { VolumePath, ReadableFile } from './storage/files.ts';

@@ -27,7 +27,7 @@ export {
   type RegionDrivers,
   type Regions,
 } from './regions.ts';
-export { makeSeal, type Seal } from './seal.ts';
+export { makeTimedSeal, type Seal } from './seal.ts';
 export { nextTurn, type Time } from './time.ts';
 export { makeRegionTask, overlappingTask, task, type Task } from './scheduler.ts';
 export type { Kernel } from './wire.ts';

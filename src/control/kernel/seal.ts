@@ -2,7 +2,7 @@
  * Seals secrets that Berth needs in clear, with AES-256-GCM under a key of the installation outside
  * of the database (decision 34). Bound to its purpose: another row can't open it.
  */
-import { createCipheriv, createDecipheriv, createSecretKey } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createSecretKey, randomBytes as processBytes } from 'node:crypto';
 
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
@@ -40,6 +40,25 @@ export function makeSeal(deps: { key: Uint8Array; randomBytes: (size: number) =>
       } catch {
         return null;
       }
+    },
+  };
+}
+
+export interface TimedSeal {
+  seal(text: string): string;
+  /** Null after the end, for another purpose, or for a seal of another process. */
+  open(sealed: string): { text: string; endsAtMs: number } | null;
+}
+
+/** Seals for a time, by a key that is lost with the process. `elapsed`: monotonic. */
+export function makeTimedSeal(options: { about: string; lifeMs: number; elapsed: () => number }): TimedSeal {
+  const { about, lifeMs, elapsed } = options;
+  const seal = makeSeal({ key: processBytes(32), randomBytes: processBytes });
+  return {
+    seal: (text) => seal.seal(`${elapsed() + lifeMs} ${text}`, about),
+    open(sealed) {
+      const [end = '', text = ''] = seal.open(sealed, about)?.split(/ (.*)/s) ?? [];
+      return elapsed() < Number(end) ? { text, endsAtMs: Number(end) } : null;
     },
   };
 }

@@ -7,13 +7,12 @@
  * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST
  * from another origin is refused: no page logs its visitor in to another account.
  */
-import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { SECOND_FACTOR_HEADER } from '../../../contract/access/second-factor.ts';
 import { isConsolePath } from '../../../contract/console-places.ts';
 import { routes } from '../../../contract/routes.ts';
-import { makeSeal, type Caller, type Control } from '../../../control/index.ts';
+import { makeTimedSeal, type Caller, type Control } from '../../../control/index.ts';
 import { MINUTE_MS } from '../../../domain/kernel/durations.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../../gateway/login-link.ts';
@@ -66,7 +65,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   const ownOrigins = new Set(deps.ownOrigins);
   const provider = deps.loginProvider?.displayName ?? null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
-  const seal = makeSeal({ key: randomBytes(32), randomBytes });
+  const elapsed = (): number => performance.now();
+  const pendingLogins = makeTimedSeal({ about: 'login that waits for a code', lifeMs: PENDING_MS, elapsed });
 
   const returnOf = (to: unknown = '/', host: unknown = ''): Return => {
     if (typeof to === 'string' && host === '' && isConsoleView(to)) return { to, host, target: null };
@@ -93,16 +93,12 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     const sealed = form.get('pending');
     if (sealed === null)
       return form.has('username') ? { username: form.get('username'), password: form.get('password') } : null;
-    const text = seal.open(sealed, ABOUT);
-    const pending = text === null ? null : pendingLogin.parse(JSON.parse(text));
-    if (pending === null || performance.now() >= pending.expiresAtMs)
+    const pending = pendingLogins.open(sealed);
+    if (pending === null)
       throw new Refusal('not_logged_in', `the login took longer than ${PENDING_MS / 60_000} minutes: log in again`);
-    const { username, password } = pending;
+    const { username, password } = pendingLogin.parse(JSON.parse(pending.text));
     return { username, password, code: form.get('code') ?? '' };
   };
-
-  const sealedOf = ({ username, password }: Given): string =>
-    seal.seal(JSON.stringify({ username, password, expiresAtMs: performance.now() + PENDING_MS }), ABOUT);
 
   app.get(LOGIN_PATH, async (request, reply) => {
     const passkeys = hasPasskeyScript && offersPasskeys(request, ownOrigins);
@@ -143,7 +139,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       if (back !== null && given !== null && error instanceof Refusal && error.secondFactor === 'code')
         return askForCode(request, reply, error, {
           back,
-          pending: sealedOf(given),
+          pending: pendingLogins.seal(JSON.stringify(pendingLogin.parse(given))),
           isWrong: given.code !== undefined,
           passkeys,
         });
@@ -153,9 +149,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
 }
 
 /** A right name and password, until the code of the second factor comes. */
-const pendingLogin = z.object({ username: z.string(), password: z.string(), expiresAtMs: z.number() });
+const pendingLogin = z.object({ username: z.string(), password: z.string() });
 const PENDING_MS = 5 * MINUTE_MS;
-const ABOUT = 'login that waits for a code';
 
 interface Given {
   username: string | null;

@@ -1,5 +1,6 @@
 /** Logout tokens of OpenID Connect Back-Channel Logout 1.0. */
 import { createRemoteJWKSet, errors, jwtVerify, type JWTPayload, type JWTVerifyGetKey } from 'jose';
+import { makeUsedKeys } from '../../../async/used-keys.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 
 const EVENT = 'http://schemas.openid.net/event/backchannel-logout';
@@ -24,8 +25,7 @@ const isPublicKeyAlgorithm = (name: string): boolean => /^(?:RS|PS|ES|Ed)/.test(
 
 export function makeLogoutTokens(clientId: string) {
   let keys: { uri: string; get: JWTVerifyGetKey } | null = null;
-  /** Ends of tokens by `jti`: each counts once. */
-  const used = new Map<string, number>();
+  const used = makeUsedKeys();
 
   const keysOf = ({ jwks_uri: uri }: Metadata): JWTVerifyGetKey => {
     if (uri === undefined) throw invalid('the metadata of the provider name no keys');
@@ -61,10 +61,8 @@ export function makeLogoutTokens(clientId: string) {
       if (!isLogout) throw invalid(`"events" has no ${EVENT}`);
       const ended = { subject: sub ?? null, sid: typeof sid === 'string' ? sid : null };
       if (ended.subject === null && ended.sid === null) throw invalid('it has neither "sub" nor "sid"');
-      const nowMs = performance.now();
-      for (const [id, endsAtMs] of used) if (endsAtMs < nowMs) used.delete(id);
-      if (used.has(jti)) throw invalid('it was used before');
-      used.set(jti, nowMs + (MAX_AGE_S + 2 * TOLERANCE_S) * 1_000);
+      const endsAtMs = performance.now() + (MAX_AGE_S + 2 * TOLERANCE_S) * 1_000;
+      if (!used.use(jti, endsAtMs)) throw invalid('it was used before');
       return ended;
     },
   };

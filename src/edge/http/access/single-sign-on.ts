@@ -3,6 +3,7 @@
  * it leads back to the callback.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import { makeUsedKeys } from '../../../async/used-keys.ts';
 import { BASE_PATH } from '../../../contract/routes.ts';
 import type { Control, Log } from '../../../control/index.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
@@ -177,18 +178,13 @@ type Once = <Answer>(login: Pending, finish: () => Promise<Answer>) => Promise<A
 
 /** Refuses a second callback of a login, whose code the provider may accept twice. */
 function makeOnce(): Once {
-  const finished = new Map<string, number>();
-  return async ({ state, expiresAtMs }, finish) => {
-    for (const [earlier, endsAtMs] of finished) {
-      if (performance.now() < endsAtMs) break;
-      finished.delete(earlier);
-    }
-    if (finished.has(state)) throw notUnderWay();
-    finished.set(state, expiresAtMs);
+  const finished = makeUsedKeys();
+  return async ({ state, endsAtMs }, finish) => {
+    if (!finished.use(state, endsAtMs)) throw notUnderWay();
     try {
       return await finish();
     } catch (error) {
-      finished.delete(state);
+      finished.release(state);
       throw error;
     }
   };
