@@ -331,7 +331,7 @@ export const bookRoutes = {
 } as const;
 
 const ofBooks: readonly ErrorCode[] = [...streamCodes, 'field_missing', 'field_type'];
-const XLSX_TYPE = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
+export const XLSX_TYPE = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
 const csv = { status: 200, description: 'The file', contentTypes: ['text/csv'] };
 
 export const bookFileRoutes = {

@@ -1,5 +1,6 @@
 /** Files of the books: streamed, whatever their length. */
 import type { FastifyInstance } from 'fastify';
+import { XLSX_TYPE } from '../../../contract/money/billing.ts';
 import { routes } from '../../../contract/routes.ts';
 import type { Caller, Control } from '../../../control/index.ts';
 import { sendDownload } from '../download.ts';
@@ -13,7 +14,7 @@ import { statementXlsx } from './statement-xlsx.ts';
 import { makeValidate } from '../validate.ts';
 
 export const CSV_TYPE = 'text/csv; charset=utf-8';
-const XLSX_TYPE = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
+const types = { csv: CSV_TYPE, xlsx: XLSX_TYPE, html: HTML_TYPE };
 
 interface Asked {
   month: string;
@@ -22,7 +23,7 @@ interface Asked {
 
 interface BookFile {
   name: string;
-  type: string;
+  format: keyof typeof types;
   /** Refusals come before the first byte. */
   open(control: Control, caller: Caller, asked: Asked): Promise<AsyncIterable<string | Uint8Array>>;
 }
@@ -30,28 +31,28 @@ interface BookFile {
 const files = {
   statementCsv: {
     name: 'statement',
-    type: CSV_TYPE,
+    format: 'csv',
     open: async ({ statements }, caller, asked) => statementCsv(await statements.whole(caller, asked)),
   },
   statementXlsx: {
     name: 'statement',
-    type: XLSX_TYPE,
+    format: 'xlsx',
     open: async ({ statements }, caller, asked) => statementXlsx(await statements.whole(caller, asked)),
   },
   statementPage: {
     name: 'statement',
-    type: HTML_TYPE,
+    format: 'html',
     open: async ({ statements }, caller, asked) =>
       statementPage(await statements.whole(caller, asked), caller.username),
   },
   focusCsv: {
     name: 'focus',
-    type: CSV_TYPE,
+    format: 'csv',
     open: async ({ chargeExports }, caller, asked) => focusCsv(await chargeExports.own(caller, asked)),
   },
   focusCsvOfAll: {
     name: 'focus-all',
-    type: CSV_TYPE,
+    format: 'csv',
     open: async ({ chargeExports }, _caller, asked) => focusCsv(await chargeExports.all(asked)),
   },
 } as const satisfies Record<string, BookFile>;
@@ -60,7 +61,7 @@ export type BookFileName = keyof typeof files;
 
 export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName: BookFileName): void {
   const route = routes[routeName];
-  const { name, type, open }: BookFile = files[routeName];
+  const { name, format, open }: BookFile = files[routeName];
   const validate = makeValidate(route.query, { unknown: 'refuse' });
   app.route({
     ...rowOptions(route),
@@ -72,8 +73,8 @@ export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName
         await deps.recordRequest(request, reply);
         await deps.streams.open({ request, reply, caller }, async ({ abort }) => {
           const headers = {
-            'content-type': type,
-            ...headersOf(type, `${name}-${asked.month}.${type === XLSX_TYPE ? 'xlsx' : 'csv'}`),
+            'content-type': types[format],
+            ...(format === 'html' ? pageHeaders : headersOf(`${name}-${asked.month}.${format}`)),
           };
           const { stalledMs, log } = deps;
           const download = { what: 'a download of the books', request, reply, status: 200, headers };
@@ -85,10 +86,9 @@ export function mountBookFile(app: FastifyInstance, deps: StreamParts, routeName
   });
 }
 
-function headersOf(type: string, file: string): Record<string, string> {
-  if (type === HTML_TYPE) return { 'content-security-policy': PRINT_POLICY, 'x-frame-options': 'DENY' };
-  return {
-    'content-disposition': `attachment; filename="${file}"`,
-    'content-security-policy': "default-src 'none'; sandbox",
-  };
-}
+const pageHeaders = { 'content-security-policy': PRINT_POLICY, 'x-frame-options': 'DENY' };
+
+const headersOf = (file: string) => ({
+  'content-disposition': `attachment; filename="${file}"`,
+  'content-security-policy': "default-src 'none'; sandbox",
+});

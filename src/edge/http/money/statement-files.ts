@@ -10,7 +10,7 @@ import { escaped } from '../html.ts';
 
 const utc = (ms: number): string => new Date(ms).toISOString();
 /** Volumes have types of their own. */
-const typeOf = ({ meter, typeId }: ResourceLine): string => (meter === 'volume' ? '' : typeId);
+export const typeOf = ({ meter, typeId }: ResourceLine): string => (meter === 'volume' ? '' : typeId);
 const chargedOf = ({ ms }: Pick<ResourceLine, 'ms'>): number => ms.charged ?? 0;
 const freeOf = ({ ms: { charged: _charged, paidAhead: _paid, ...free } }: Pick<ResourceLine, 'ms'>): number =>
   Object.values(free).reduce((sum, one) => sum + one, 0);
@@ -148,22 +148,37 @@ const table = (title: string, head: readonly Cell[], rows: readonly (readonly Ce
 const number = (text: string): Cell => ({ number: text });
 const AMOUNT = number('USD');
 
-/** Refunds without those of free starts, which are uses. */
-export const refundsOf = ({ prices, refundedMicros }: Pick<ResourceLine, 'prices' | 'refundedMicros'>): number =>
-  prices.reduce((sum, use) => (use.isRefund ? sum + use.amountMicros : sum), refundedMicros);
+interface Use {
+  kind: 'use' | 'free start' | 'paid ahead' | 'refunded';
+  /** Null of what has no quantity, with `priceMicros`. */
+  quantity: number | null;
+  priceMicros: number | null;
+  amountMicros: number;
+}
 
-/** Quantity, unit, price and amount of each price, of purchases and of refunds. */
-function usesOf(line: ResourceLine): [string, string, string, number][] {
-  const { meter, prices, purchasedMicros } = line;
-  const uses = prices.map(({ priceMicros, quantityMs, amountMicros, isRefund }): [string, string, string, number] => [
-    (quantityMs / priceUnitMs(meter)).toFixed(6),
-    isRefund ? `${priceUnit(meter)}, free start` : priceUnit(meter),
-    money(priceMicros),
+/** Uses at each price, then purchases, and refunds without free starts. */
+export function usesOf({ meter, prices, purchasedMicros, refundedMicros }: ResourceLine): Use[] {
+  const uses = prices.map(({ priceMicros, quantityMs, amountMicros, isRefund }): Use => {
+    const quantity = quantityMs / priceUnitMs(meter);
+    return { kind: isRefund ? 'free start' : 'use', quantity, priceMicros, amountMicros };
+  });
+  const freeMicros = prices.reduce((sum, use) => (use.isRefund ? sum - use.amountMicros : sum), 0);
+  const whole = { quantity: null, priceMicros: null };
+  if (purchasedMicros > 0) uses.push({ kind: 'paid ahead', ...whole, amountMicros: purchasedMicros });
+  if (refundedMicros > freeMicros) uses.push({ kind: 'refunded', ...whole, amountMicros: freeMicros - refundedMicros });
+  return uses;
+}
+
+/** Quantity, unit, price and amount of each use; a line without any has one of nothing. */
+function printedUses(line: ResourceLine): [string, string, string, number][] {
+  const unit = priceUnit(line.meter);
+  const units = { use: unit, 'free start': `${unit}, free start`, 'paid ahead': 'paid ahead', refunded: 'refunded' };
+  const uses = usesOf(line).map(({ kind, quantity, priceMicros, amountMicros }): [string, string, string, number] => [
+    quantity?.toFixed(6) ?? '',
+    units[kind],
+    priceMicros === null ? '' : money(priceMicros),
     amountMicros,
   ]);
-  const refundedMicros = refundsOf(line);
-  if (purchasedMicros > 0) uses.push(['', 'paid ahead', '', purchasedMicros]);
-  if (refundedMicros > 0) uses.push(['', 'refunded', '', -refundedMicros]);
   return uses.length > 0 ? uses : [['', '', '', 0]];
 }
 
@@ -223,7 +238,7 @@ export async function* statementPage(statement: WholeStatement, username: string
     printed += lines.length;
     yield lines
       .flatMap((one) =>
-        usesOf(one).map(([quantity, unit, price, micros], at) =>
+        printedUses(one).map(([quantity, unit, price, micros], at) =>
           row([
             one.name,
             one.subjectId,

@@ -1,11 +1,11 @@
 /** A statement as a workbook, which a spreadsheet of any language opens: each cell has its type. */
 import type { ResourceLine, WholeStatement } from '../../../control/index.ts';
 import { wallTimeOf } from '../../../domain/kernel/calendar.ts';
-import { priceUnit, priceUnitMs } from '../../../domain/money/meter.ts';
+import { priceUnit } from '../../../domain/money/meter.ts';
 import { isIncome } from '../../../domain/money/purse.ts';
 import { toDollars } from '../../../domain/regions/catalog.ts';
 import { xlsx, type Sheet, type XlsxCell } from '../xlsx.ts';
-import { refundsOf } from './statement-files.ts';
+import { typeOf, usesOf } from './statement-files.ts';
 
 export function statementXlsx(statement: WholeStatement): AsyncGenerator<Uint8Array> {
   const { statementId, month, timeZone, fromMs, untilMs, lines } = statement;
@@ -74,17 +74,14 @@ async function* chargeRows(lines: AsyncIterable<ResourceLine[]>): AsyncGenerator
 }
 
 function rowsOf(line: ResourceLine): XlsxCell[][] {
-  const { meter } = line;
-  const of = [line.subjectId, line.name, meter, meter === 'volume' ? '' : line.typeId, line.regionId];
-  const uses = line.prices.map(({ priceMicros, quantityMs, amountMicros, isRefund }): XlsxCell[] => [
-    isRefund ? 'free start' : 'use',
-    quantityMs / priceUnitMs(meter),
-    priceUnit(meter),
-    toDollars(priceMicros),
+  const { subjectId, name, meter, regionId } = line;
+  const of = [subjectId, name, meter, typeOf(line), regionId];
+  return usesOf(line).map(({ kind, quantity, priceMicros, amountMicros }) => [
+    ...of,
+    kind,
+    quantity,
+    quantity === null ? null : priceUnit(meter),
+    priceMicros === null ? null : toDollars(priceMicros),
     toDollars(amountMicros),
   ]);
-  const refundedMicros = refundsOf(line);
-  if (line.purchasedMicros > 0) uses.push(['paid ahead', null, null, null, toDollars(line.purchasedMicros)]);
-  if (refundedMicros > 0) uses.push(['refunded', null, null, null, -toDollars(refundedMicros)]);
-  return uses.map((use) => [...of, ...use]);
 }
