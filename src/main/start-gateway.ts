@@ -120,7 +120,7 @@ export async function startGateway({
   following.subscribe(fronts.update);
   const gateway = await bindGateway(config, log);
   const { apiUrl, gatewayUrl } = addressesOf(config, { api: config.listen.port, gateway: gateway.port });
-  await gateway.attach({ forwarding, authenticate, issuer, apiUrl: apiUrl, log });
+  await gateway.attach({ forwarding, authenticate, issuer, apiUrl, log });
   const terminals = makeTerminalHost({ engine, holder: randomUUID(), time: realTime, log });
   const served = await serveTerminals({ path: terminalsPath(config), terminals, log });
   return {

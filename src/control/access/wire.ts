@@ -179,6 +179,8 @@ function accountsOf(
       await publishAccount(body.accountId);
       return answer;
     };
+  const publishing = makePublishing({ changes });
+  const ofBody = (_: Caller, { accountId: id }: { accountId: string }): Change => ({ subject: 'account', id });
   const loginsEnded = <Answer extends { accountId: string }>(answer: Answer): Answer => {
     changes.publish({ subject: 'account', id: answer.accountId });
     return answer;
@@ -186,18 +188,10 @@ function accountsOf(
   return {
     ...administration,
     disable: cuttingOff(administration.disable),
-    async unlinkIdentity(caller, body, idempotency) {
-      const answer = await administration.unlinkIdentity(caller, body, idempotency);
-      changes.publish({ subject: 'account', id: body.accountId });
-      return answer;
-    },
+    unlinkIdentity: publishing(administration.unlinkIdentity, ofBody),
     enable: cuttingOff(administration.enable),
     delete: cuttingOff(administration.delete),
-    async resetSecondFactor(caller, body, idempotency) {
-      const answer = await administration.resetSecondFactor(caller, body, idempotency);
-      changes.publish({ subject: 'account', id: body.accountId });
-      return answer;
-    },
+    resetSecondFactor: publishing(administration.resetSecondFactor, ofBody),
     restore: cuttingOff(administration.restore),
     setPassword: (body, from) => administration.setPassword(body, from).then(loginsEnded),
     async resetAtHost(username) {

@@ -51,7 +51,6 @@ export type PaymentEvent =
       amountMicros: number;
       hasBegun: boolean;
       endedAtMs: number | null;
-      reason: string;
     };
 
 /** Verifies a message, and reads it; null: it moves no money. Throws for a forged one. */

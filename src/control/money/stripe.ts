@@ -40,7 +40,6 @@ const claim = z.object({
   payment_intent: reference,
   amount,
   status: z.string().nullish(),
-  reason: z.string().nullish(),
 });
 
 /** Null for an event that moves no money. */
@@ -110,9 +109,7 @@ const claimOf = ({ id, amount: cents, payment_intent: intentId }: z.output<typeo
 function refundOf(given: z.output<typeof claim>, atMs: number): PaymentEvent | null {
   const isEnd = given.status === 'failed' || given.status === 'canceled';
   const claimed = claimOf(given);
-  return (
-    claimed && { kind: 'claim', of: 'refund', ...claimed, hasBegun: true, endedAtMs: isEnd ? atMs : null, reason: '' }
-  );
+  return claimed && { kind: 'claim', of: 'refund', ...claimed, hasBegun: true, endedAtMs: isEnd ? atMs : null };
 }
 
 function disputeOf(
@@ -120,7 +117,7 @@ function disputeOf(
   { isEnd, atMs }: { isEnd: boolean; atMs: number },
 ): PaymentEvent | null {
   const claimed = claimOf(given);
-  const state = { hasBegun: !isEnd, endedAtMs: isEnd ? atMs : null, reason: given.reason ?? '' };
+  const state = { hasBegun: !isEnd, endedAtMs: isEnd ? atMs : null };
   return claimed && { kind: 'claim', of: 'dispute', ...claimed, ...state };
 }
 

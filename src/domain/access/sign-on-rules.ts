@@ -37,10 +37,11 @@ export const readsGroups = ({ groups, rolesByGroup }: SignOnRules): boolean =>
 /** Whether another source may hold a claim that the rules read. */
 export function lacksClaims(rules: SignOnRules, claims: Claims): boolean {
   const { nameClaim, groupsClaim, emailDomains, linksByEmail, trustsEmail } = rules;
+  const readsEmail = emailDomains.length > 0 || linksByEmail;
   const needed = [
     nameClaim,
-    ...(emailDomains.length > 0 || linksByEmail ? ['email'] : []),
-    ...((emailDomains.length > 0 || linksByEmail) && trustsEmail !== 'always' ? ['email_verified'] : []),
+    ...(readsEmail ? ['email'] : []),
+    ...(readsEmail && trustsEmail !== 'always' ? ['email_verified'] : []),
     ...(readsGroups(rules) ? [groupsClaim] : []),
   ];
   return needed.some((claim) => lacksClaim(claims, claim));

@@ -33,10 +33,13 @@ export interface HealthChecks {
 
 interface Silence {
   run: string;
-  /** Silent checks in a row. */
+  /** Silent checks in a row; 0: it answers again. */
   times: number;
-  answers: boolean | undefined;
 }
+
+/** Undefined: too few checks. */
+const answersOf = ({ times }: Silence): boolean | undefined =>
+  times === 0 ? true : times < SILENT_TIMES ? undefined : false;
 
 const rowOf = ({ id, spec, observed }: Instance, nowMs: number): Watch => ({
   kind: 'silent',
@@ -84,11 +87,11 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
     async takeOver() {
       const recent = { nowMs: time.now(), withinMs: TAKEN_OVER_MS };
       for (const { subjectId, run } of await store.write((tx) => takeOverWatches(tx, 'silent', recent)))
-        silent.set(subjectId, { run, times: 1, answers: undefined });
+        silent.set(subjectId, { run, times: 1 });
     },
     answers(instance) {
       const silence = silent.get(instance.id);
-      return silence?.run === runOf(instance) ? silence.answers : undefined;
+      return silence?.run === runOf(instance) ? answersOf(silence) : undefined;
     },
     gpuLostAtMs,
     async check() {
@@ -112,14 +115,15 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
         const run = runOf(one);
         const before = silent.get(one.id);
         const times = answer ? 0 : 1 + (before?.run === run ? before.times : 0);
-        const answers = answer || (times < SILENT_TIMES ? undefined : false);
         if (answer && healthy) {
           if (before) over.push(one.id);
           continue;
         }
-        noted.set(one.id, { run, times, answers });
+        const silence = { run, times };
+        const now = answersOf(silence);
+        noted.set(one.id, silence);
         if (before?.run !== run) began.push(rowOf(one, time.now()));
-        if (answers !== undefined && answers !== healthy) changed.push(one.id);
+        if (now !== undefined && now !== healthy) changed.push(one.id);
       }
       if (changed.length + began.length + over.length > 0)
         await store.write(async (tx) => {

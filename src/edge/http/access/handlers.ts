@@ -30,23 +30,23 @@ const publicShare = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo) => ({
 
 const readNames = routeNames.filter((name) => routeOf(name).reads);
 
-export const openHandlers = ({ access, accounts }: Control, secureCookies: boolean): Handlers['open'] => ({
-  register: ({ body, from }) => accounts.register(body, from),
-
-  async login({ body, from, userAgent, setHeader }) {
-    const { accessToken, accessExpire } = await access.login(body, from, userAgent);
-    setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
-    return { accessToken, accessExpire };
-  },
-
-  beginPasskeyLogin: async ({ passkeySite }) => access.passkeys.beginLogin(passkeySite()),
-
-  async loginWithPasskey({ body, passkeySite, from, userAgent, setHeader }) {
-    const { accessToken, accessExpire } = await access.passkeys.login(body, passkeySite(), from, userAgent);
-    setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
-    return { accessToken, accessExpire };
-  },
-});
+export const openHandlers = ({ access, accounts }: Control, secureCookies: boolean): Handlers['open'] => {
+  const withCookie = (
+    login: { accessToken: string; accessExpire: number },
+    setHeader: (name: string, value: string) => void,
+  ): typeof login => {
+    setHeader('set-cookie', accessCookie(login.accessToken, login.accessExpire, secureCookies));
+    return login;
+  };
+  return {
+    register: ({ body, from }) => accounts.register(body, from),
+    login: async ({ body, from, userAgent, setHeader }) =>
+      withCookie(await access.login(body, from, userAgent), setHeader),
+    beginPasskeyLogin: async ({ passkeySite }) => access.passkeys.beginLogin(passkeySite()),
+    loginWithPasskey: async ({ body, passkeySite, from, userAgent, setHeader }) =>
+      withCookie(await access.passkeys.login(body, passkeySite(), from, userAgent), setHeader),
+  };
+};
 
 export const passkeyHandlers = ({ access: { passkeys } }: Control) =>
   ({
