@@ -1,4 +1,4 @@
-/** What Berth makes of a provider of OpenID Connect as it is set up, and what it tells whom. */
+/** Logins by differently configured providers of OpenID Connect, and reports of their faults. */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { LoginProviderSettings } from '../../../src/edge/http/access/login-provider.ts';
