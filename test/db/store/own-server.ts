@@ -16,7 +16,13 @@ export async function tcpServer(options: PostgresOptions = {}) {
   const hba = 'local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n';
   const server = await ownServer({
     ...options,
-    settings: { listen_addresses: '127.0.0.1', port: String(port), ...options.settings },
+    settings: {
+      listen_addresses: '127.0.0.1',
+      port: String(port),
+      // Not the default of PostgreSQL 13.
+      password_encryption: 'scram-sha-256',
+      ...options.settings,
+    },
     files: { 'pg_hba.conf': hba, ...options.files },
   });
   const socket = server.urlOf('postgres').replace(':5432', `:${port}`);
