@@ -61,7 +61,7 @@ import { atTime } from '../at-time.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
-import { answerInTurn } from '../malformed-requests.ts';
+import { answerInTurn, refuseHttp2 } from '../malformed-requests.ts';
 import { isCheck, isCheckSocket, openAndClose, seenRequest, serveCheck } from '../proxy-check.ts';
 import type { Certificates } from '../tls-files.ts';
 
@@ -229,7 +229,7 @@ export class Gateway {
 
   #onClientError(error: NodeJS.ErrnoException & { rawPacket?: unknown }, socket: Duplex): void {
     if (socket.destroyed || error.code === 'ECONNRESET') return void socket.destroy();
-    if (socket.writableEnded) return;
+    if (socket.writableEnded || refuseHttp2(socket, error)) return;
     const pending = this.#connections.get(socket)?.exchanges ?? new Map<ClientResponse, ClientRequest>();
     answerInTurn(socket, pending, () => {
       if (pending.size > 0) return void socket.destroy();

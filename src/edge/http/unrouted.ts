@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf, routeNames, routeOf } from '../../contract/routes.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { CLEAR_PATH, headBytes, MAX_HEAD_BYTES, isOfBrowser } from '../full-cookies.ts';
-import { answerInTurn, endLate } from '../malformed-requests.ts';
+import { answerInTurn, endLate, refuseHttp2 } from '../malformed-requests.ts';
 import { securityHeaders } from '../security-headers.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { isOfConsole, sendConsole, type ConsoleFiles } from './console-files.ts';
@@ -124,7 +124,7 @@ export class WireErrors {
   answer(error: WireError, socket: Duplex): void {
     if (error.code === 'ECONNRESET') return void socket.destroy();
     const refused = unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
-    if (socket.writableEnded) return;
+    if (socket.writableEnded || refuseHttp2(socket, error)) return;
     this.#refuse(socket, refused, isOfBrowser(error.rawPacket));
   }
 

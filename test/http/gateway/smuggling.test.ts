@@ -62,7 +62,6 @@ const refused: [string, string][] = [
   ['TRACE', `TRACE ${P}/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['an unknown method', `SMUGGLE ${P}/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['another version', `GET ${P}/ HTTP/1.2\r\nHost: h\r\n${close}\r\n`],
-  ['unrequested HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
   ['two spaces and a path', `GET  ${P}/ HTTP/1.1 x\r\nHost: h\r\n${close}\r\n`],
   ['dots to another instance', `GET ${P}/../../${B}/80/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['encoded dots', `GET ${P}/%2e%2e/%2E./${B}/80/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
@@ -88,6 +87,18 @@ test.each(refused)('%s', async (_name, text) => {
   expect(answer).toMatch(/\r\nX-Error-Code: \w+\r\n/);
   expect(answer).not.toContain('inside');
   // The fake body did not arrive as a second request.
+  expect(reached).toBe(0);
+});
+
+test('asks a client that begins with HTTP/2 for HTTP/1.1, and reads nothing behind', async () => {
+  let reached = 0;
+  const inside = await serve((_req, res) => res.end(String((reached += 1))));
+  const harness = await start();
+  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+  const behind = `GET ${P}/ HTTP/1.1\r\nHost: h\r\n\r\n`;
+  const answer = await sendRaw(harness, `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${behind}`);
+  // SETTINGS, then RST_STREAM of the first stream by HTTP_1_1_REQUIRED.
+  expect(answer).toBe('\0\0\0\x04\0\0\0\0\0\0\0\x04\x03\0\0\0\0\x01\0\0\0\x0d');
   expect(reached).toBe(0);
 });
 
