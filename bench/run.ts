@@ -16,6 +16,7 @@ import { connections } from './connections.ts';
 import { consoleBench } from './console.ts';
 import { create } from './create.ts';
 import { firstCell } from './first-cell.ts';
+import { forwarded } from './forwarded.ts';
 import { gateway } from './gateway.ts';
 import { gatewayStreams } from './gateway-streams.ts';
 import { gatewayUpgrades } from './gateway-upgrades.ts';
@@ -53,6 +54,7 @@ const benches: Record<string, Bench> = {
   'gateway-streams': gatewayStreams,
   'gateway-upgrades': gatewayUpgrades,
   connections,
+  forwarded,
   console: consoleBench,
   cards,
   metrics,

@@ -1,15 +1,28 @@
 /** Addresses of sockets and of forwarding headers, and lists of IP addresses and CIDR ranges. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
+import { makeBoundedMap } from '../async/bounded-map.ts';
 import { isInRanges } from '../domain/access/address-range.ts';
 
 export type AddressMatcher = (address: string) => boolean;
 
+const MAX_KNOWN = 1_000;
+const MAX_KNOWN_LENGTH = 200;
+
+/** Stores the results of texts that requests repeat. */
+function stored<Result>(compute: (text: string) => Result): (text: string) => Result {
+  const known = makeBoundedMap<{ result: Result }>({ maxEntries: MAX_KNOWN });
+  return (text) => {
+    if (text.length > MAX_KNOWN_LENGTH) return compute(text);
+    let found = known.peek(text);
+    if (found === undefined) known.set(text, (found = { result: compute(text) }));
+    return found.result;
+  };
+}
+
 /** An IPv6 range matches no IPv4 address, whichever way the address is written. */
-export const makeAddressMatcher =
-  (listed: readonly string[]): AddressMatcher =>
-  (address) =>
-    isInRanges(listed, address);
+export const makeAddressMatcher = (listed: readonly string[]): AddressMatcher =>
+  stored((address) => isInRanges(listed, address));
 
 /** Sockets of both families show IPv4 clients as mapped addresses. */
 export const withoutMapping = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '');
@@ -21,10 +34,10 @@ const WITH_PORT = /^(?:\[([^\]]*)\]|([^:]*))(?::\d*)?$/;
  * The last addresses of a list of hops, without ports, brackets and quotes: a port would make a
  * bucket of each connection. What is no address hides the hops before it.
  */
-export function forwardedHops(list: string): string[] {
+export const forwardedHops = stored((list): readonly string[] => {
   const hops = list.split(',').slice(-MAX_HOPS).map(addressOfHop);
   return hops.slice(hops.lastIndexOf('') + 1);
-}
+});
 
 function addressOfHop(hop: string): string {
   const text = hop.trim().replace(/^"(.*)"$/, '$1');
@@ -64,4 +77,13 @@ export function takeForwarded(headers: IncomingHttpHeaders): void {
   const { forwarded } = headers;
   if (forwarded === undefined || Object.values(LISTED).some((name) => headers[name] !== undefined)) return;
   Object.assign(headers, listsOfForwarded(forwarded));
+}
+
+const forwardedText = stored((list) => forwardedHops(list).join(', '));
+
+/** Leaves the addresses of `forwardedHops` in `X-Forwarded-For`, whatever header had them. */
+export function cleanForwarded(headers: IncomingHttpHeaders): void {
+  takeForwarded(headers);
+  const list = headers[LISTED.for];
+  if (list !== undefined) headers[LISTED.for] = forwardedText(String(list));
 }

@@ -13,13 +13,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
-import {
-  forwardedHops,
-  makeAddressMatcher,
-  takeForwarded,
-  withoutMapping,
-  type AddressMatcher,
-} from '../address-list.ts';
+import { cleanForwarded, makeAddressMatcher, withoutMapping, type AddressMatcher } from '../address-list.ts';
 import { MAX_HEAD_BYTES, PARSED_SHARE } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { gatewayAddresses, isCheck, seenRequest, serveCheck } from '../proxy-check.ts';
@@ -235,9 +229,7 @@ function makeServer(
     },
     rewriteUrl: ({ url = '' }) => plainAddress(url, prefix),
     genReqId({ headers }) {
-      takeForwarded(headers);
-      if (headers[FORWARDED_FOR] !== undefined)
-        headers[FORWARDED_FOR] = forwardedHops(String(headers[FORWARDED_FOR])).join(', ');
+      cleanForwarded(headers);
       return requestId(headers['x-request-id']);
     },
     trustProxy: isProxy,

@@ -95,3 +95,12 @@ test('takes Forwarded only where no X-Forwarded header came with it', () => {
     expect(taken({ forwarded, [name]: 'x' })).toEqual({ forwarded, [name]: 'x' });
   expect(taken({ forwarded: 'for=' + '"\\'.repeat(8_000) })).not.toHaveProperty('x-forwarded-for');
 });
+
+test('reads each list by itself, at each time, whatever its length', () => {
+  const lists = ['10.1.2.3', '10.1.2.4', ...[1, 40].map((hops) => Array(hops).fill('2001:db8::1').join(','))];
+  const read = () => lists.map((list) => forwardedHops(list));
+  const matches = makeAddressMatcher(['10.1.2.3']);
+  const expected = [['10.1.2.3'], ['10.1.2.4'], ['2001:db8::1'], Array(32).fill('2001:db8::1')];
+  expect([read(), read()]).toEqual([expected, expected]);
+  for (const address of ['10.1.2.3', '10.1.2.4', '10.1.2.3']) expect(matches(address)).toBe(address === '10.1.2.3');
+});
