@@ -28,6 +28,9 @@ test.each(['nginx', 'caddy', 'haproxy'] as const)('finds nothing wrong behind %s
   });
 });
 
+/** Of Caddy's file. */
+const FLUSH = /flush_interval -1\n/g;
+
 const mistakes: [string, ProxyName, Change, ProxyFault][] = [
   ['no Upgrade', 'nginx', [/ {4}proxy_set_header (?:Upgrade|Connection) .*\n/g, ''], { kind: 'webSocket' }],
   ['bodies of 1 MB', 'nginx', [/ {4}client_max_body_size 0;\n/g, ''], { kind: 'body', status: 413 }],
@@ -45,6 +48,30 @@ const mistakes: [string, ProxyName, Change, ProxyFault][] = [
     { kind: 'scheme', seen: 'http' },
   ],
   ['no address', 'haproxy', [/ {4}http-request set-header X-Forwarded-For .*\n/, ''], { kind: 'forwardedFor' }],
+  [
+    'another Host',
+    'haproxy',
+    ['backend berth_api\n', 'backend berth_api\n    http-request set-header Host berth_api\n'],
+    { kind: 'host', seen: 'berth_api' },
+  ],
+  [
+    'bodies of 1 MB',
+    'haproxy',
+    [
+      'frontend berth\n',
+      'frontend berth\n    http-request deny deny_status 413 if { req.hdr_val(content-length) gt 1048576 }\n',
+    ],
+    { kind: 'body', status: 413 },
+  ],
+  ['another Host', 'caddy', [FLUSH, 'header_up Host berth_api\n$&'], { kind: 'host', seen: 'berth_api' }],
+  ['no address', 'caddy', [FLUSH, 'header_up -X-Forwarded-For\n$&'], { kind: 'forwardedFor' }],
+  ['another scheme', 'caddy', [FLUSH, 'header_up X-Forwarded-Proto http\n$&'], { kind: 'scheme', seen: 'http' }],
+  [
+    'bodies of 1 MB',
+    'caddy',
+    [/reverse_proxy 127/g, 'request_body {\n\t\tmax_size 1MB\n\t}\n\t$&'],
+    { kind: 'body', status: 502 },
+  ],
 ];
 
 test.each(mistakes)('names %s of %s', async (_what, name, change, fault) => {
