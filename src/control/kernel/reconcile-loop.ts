@@ -23,7 +23,7 @@ const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
 /** A row whose reconciles fail again and again is retried after 5, 10, 20 … s. */
 const LONGEST_RETRY_MS = 60_000;
-/** Largest share of time for the check: each finished reconcile requests one. */
+/** Largest share of time for checks of up to half a second: each finished reconcile requests one. */
 const CHECK_SHARE = 0.1;
 /** Smaller corrections of the date delay nothing that matters. */
 const SLACK_MS = 1_000;
@@ -235,7 +235,8 @@ function makeSupersededCheck<Table extends LeaseTable>(
       const held = new Map(leased.map(({ id, generation }) => [id, generation]));
       for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
       const endedMs = time.elapsed();
-      nextMs = endedMs + (endedMs - beganMs) * (1 / CHECK_SHARE - 1);
+      // One slow answer of the store must not keep a stopped instance for minutes.
+      nextMs = endedMs + Math.min(HEARTBEAT_MS, (endedMs - beganMs) * (1 / CHECK_SHARE - 1));
     },
     nextCheckMs: () => (isPostponed ? nextMs - time.elapsed() : Infinity),
   };
