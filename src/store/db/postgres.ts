@@ -11,13 +11,20 @@ import { Refusal, storageFull } from '../../domain/kernel/refusal.ts';
 import { errorText } from '../../domain/kernel/unknown-error.ts';
 import { isLostConnection, isRetryable, isStorageFull } from './errors.ts';
 import { migrate } from './migrate.ts';
-import { isOfConnection, keepAlive, reachPostgres, refuseStandby, serversOf, startError } from './reach-postgres.ts';
+import {
+  isOfConnection,
+  keepAlive,
+  POOL_SESSIONS,
+  reachPostgres,
+  refuseStandby,
+  serversOf,
+  startError,
+} from './reach-postgres.ts';
 import type { PostgresServers } from './postgres-servers.ts';
 import type { Migration, MigrationTarget } from './migrate.ts';
 import type { Schema } from './schema.ts';
 import type { Store, StoreLog } from '../store.ts';
 
-const CONNECTIONS = 16;
 const CONNECT_TIMEOUT_MS = 15_000;
 const PING_TIMEOUT_MS = 3_000;
 /** Releases the locks of a hung process. */
@@ -54,7 +61,7 @@ export async function openPostgres(options: {
   };
   const pool = new pg.Pool({
     connectionString: servers.url(),
-    max: CONNECTIONS,
+    max: POOL_SESSIONS,
     types: parsers,
     application_name: 'berth',
     connectionTimeoutMillis: connectTimeoutMs,

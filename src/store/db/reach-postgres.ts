@@ -14,6 +14,9 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5_000;
 const LEAST_VERSION = 13;
 const POOLER_CHECKS = 3;
+export const POOL_SESSIONS = 16;
+/** Another one has the lock. */
+const SESSIONS = POOL_SESSIONS + 1;
 
 /** Finds a dead server in seconds. The kernel's default is two hours. */
 export const keepAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
@@ -21,6 +24,8 @@ export const keepAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 
 class UnusableDatabase extends Error {}
 
 class Standby extends Error {}
+
+class FewSessions extends Error {}
 
 export async function refuseStandby(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ isStandby: boolean }>('select pg_is_in_recovery() as "isStandby"');
@@ -63,7 +68,7 @@ export async function reachPostgres({ url, log }: { url: string; log?: StoreLog 
   let said = '';
   for (;;) {
     try {
-      await checkPostgres(servers);
+      await checkPostgres(servers, log ? SESSIONS : 2);
       return servers;
     } catch (error) {
       if (!log || error instanceof UnusableDatabase) throw error;
@@ -83,7 +88,7 @@ export function serversOf(url: string): PostgresServers {
   }
 }
 
-async function checkPostgres(servers: PostgresServers): Promise<void> {
+async function checkPostgres(servers: PostgresServers, sessions: number): Promise<void> {
   const client = await connectToPrimary(servers, 'berth start');
   try {
     const { rows } = await client.query<{ pid: number; version: number; text: string }>(
@@ -96,30 +101,44 @@ async function checkPostgres(servers: PostgresServers): Promise<void> {
         `${SETTING}: the server at ${servers.name()} is PostgreSQL ${text}: Berth needs ${LEAST_VERSION} or later`,
       );
     // A pooler invents process ids.
-    if (Reflect.get(client, 'processID') !== pid) await refuseSharedSessions(client, servers);
+    if (Reflect.get(client, 'processID') !== pid) await checkPooler(client, servers, sessions);
   } catch (error) {
-    throw startError([[servers.name(), error]]);
+    throw error instanceof FewSessions ? error : startError([[servers.name(), error]]);
   } finally {
     await client.end().catch(() => {});
   }
 }
 
+/** Opens as many sessions as Berth needs: clients beyond the size of the pool wait without a word. */
+async function checkPooler(client: pg.Client, servers: PostgresServers, sessions: number): Promise<void> {
+  const opening = Array.from({ length: sessions - 1 }, () => connect(servers.url(), 'berth start'));
+  const others = (await Promise.allSettled(opening)).flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  try {
+    const [other] = others;
+    if (other) await refuseSharedSessions(client, other, servers.name());
+    if (others.length < opening.length)
+      throw new FewSessions(
+        `${SETTING}: ${servers.name()} is a connection pooler, such as PgBouncer, with sessions for ` +
+          `${others.length + 1} clients at once, and Berth needs ${sessions}: raise its default_pool_size`,
+      );
+  } finally {
+    await Promise.allSettled(others.map((one) => one.end()));
+  }
+}
+
 /** In transaction mode, sessions change processes. */
-async function refuseSharedSessions(client: pg.Client, servers: PostgresServers): Promise<void> {
+async function refuseSharedSessions(client: pg.Client, other: pg.Client, name: string): Promise<void> {
   const pidOf = async (of: pg.Client): Promise<number | undefined> =>
     (await of.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid;
-  const other = await connectToPrimary(servers, 'berth start');
   try {
     for (let check = 1; check <= POOLER_CHECKS; check++) {
       const pid = await pidOf(client);
       await other.query('begin');
-      if ((await pidOf(other)) === pid || (await pidOf(client)) !== pid) throw sharedSessions(servers.name());
+      if ((await pidOf(other)) === pid || (await pidOf(client)) !== pid) throw sharedSessions(name);
       await other.query('commit');
     }
   } catch (error) {
-    throw /statement pooling/.test(errorText(error)) ? sharedSessions(servers.name()) : error;
-  } finally {
-    await other.end().catch(() => {});
+    throw /statement pooling/.test(errorText(error)) ? sharedSessions(name) : error;
   }
 }
 

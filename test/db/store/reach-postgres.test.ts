@@ -7,6 +7,7 @@ import { reachPostgres } from '../../../src/store/db/reach-postgres.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { eventually } from '../../fixtures/eventually.ts';
+import { freePort } from '../../fixtures/free-port.ts';
 import { startPgbouncer } from '../../fixtures/pgbouncer.ts';
 import { administer } from '../../fixtures/postgres-template.ts';
 import { needsProgram } from '../../fixtures/programs.ts';
@@ -67,6 +68,25 @@ describe('PgBouncer', () => {
     await expect(lock()).rejects.toThrow(/in use by another Berth/);
     await first.release();
     await (await lock()).release();
+  });
+
+  test('is waited for in words while its pool is too small, which says the size', async (context) => {
+    needsProgram('pgbouncer', context);
+    const server = await ownServer();
+    const listen_port = String(await freePort());
+    const settings = { listen_port, query_wait_timeout: '1' };
+    const small = await startPgbouncer(server, { mode: 'session', settings: { ...settings, default_pool_size: '3' } });
+    const log = recordingLog();
+    const reached = reachPostgres({ url: `postgres://berth@127.0.0.1:${listen_port}/postgres`, log });
+    await eventually(() => log.lines.length > 0);
+    expect(log.lines[0]?.text).toBe(
+      `BERTH_DATABASE_URL: 127.0.0.1:${listen_port} is a connection pooler, such as PgBouncer, with sessions for ` +
+        '3 clients at once, and Berth needs 17: raise its default_pool_size; Berth waits for it',
+    );
+    await small.stop();
+    const large = await startPgbouncer(server, { mode: 'session', settings: { ...settings, default_pool_size: '17' } });
+    onTestFinished(() => large.stop());
+    await reached;
   });
 
   test('keeps no lock of a stopped server, even if it never resets sessions', async (context) => {
