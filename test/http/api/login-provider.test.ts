@@ -63,7 +63,7 @@ const metadataOf = async (): Promise<Record<string, unknown>> =>
   JSON.parse(await (await fetch(provider.issuer + DISCOVERY)).text());
 
 test.each([
-  [undefined, 'select_account'],
+  [undefined, 'login'],
   [['none', 'select_account', 'login'], 'select_account'],
   [['none', 'login'], 'login'],
   [['none'], null],

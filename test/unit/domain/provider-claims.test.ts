@@ -1,7 +1,15 @@
-/** Claims in the form that is known of providers, which sent none of them. Values are made up. */
+/**
+ * Claims and metadata in the form of the providers' public documents, with values of this test:
+ * - Entra ID: learn.microsoft.com/entra/identity-platform/id-token-claims-reference
+ * - Google: developers.google.com/identity/openid-connect/reference
+ * - Okta: developer.okta.com/docs/reference/api/oidc
+ * - Cognito: docs.aws.amazon.com/cognito/latest/developerguide,
+ *   amazon-cognito-user-pools-using-the-id-token
+ */
 import { expect, test } from 'vitest';
 import { claimsOf, type Claims } from '../../../src/domain/access/sign-on-claims.ts';
 import { decideLogin, type SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
+import { promptOf, tokenAuthOf } from '../../../src/edge/http/access/login-provider.ts';
 
 const rules: SignOnRules = {
   nameClaim: 'preferred_username',
@@ -17,71 +25,108 @@ const decide = (claims: Claims, more: Partial<SignOnRules> = {}) => {
   return decideLogin(all, 'https://issuer', claimsOf(all, [claims]));
 };
 
+/** `email` is sent for guests, or by the scope `email`; no document has an `email_verified`. */
 const entra = {
-  aud: '6cb04018-a3f5-46a7-b995-940c78f5aef3',
-  iss: 'https://login.microsoftonline.com/9122040d-6c67-4c5b-b112-36a304b66dad/v2.0',
-  sub: 'AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ',
-  name: 'Abe Lincoln',
-  preferred_username: 'AbeLi@example.org',
-  email: 'AbeLi@example.org',
-  oid: '00000000-0000-0000-66f3-3332eca7ea81',
-  tid: '9122040d-6c67-4c5b-b112-36a304b66dad',
   ver: '2.0',
+  aud: '5c0ffee0-0000-4000-8000-000000000001',
+  iss: 'https://login.microsoftonline.com/7e4a4700-0000-4000-8000-000000000002/v2.0',
+  sub: 'a-pairwise-subject-of-letters-and-digits',
+  oid: '0b1ec700-0000-4000-8000-000000000003',
+  tid: '7e4a4700-0000-4000-8000-000000000002',
+  sid: '5e551000-0000-4000-8000-000000000004',
+  name: 'Ann Example',
+  preferred_username: 'Ann@example.org',
+  email: 'Ann@example.org',
 };
 
 test('lets people of Entra ID in who trusts its addresses, with the name before the @', () => {
   expect(() => decide(entra)).toThrow(/does not say whether your email address/);
   const trusting = { trustsEmail: 'unless-denied' as const };
-  expect(decide(entra, trusting).identity).toMatchObject({ username: 'abeli', email: 'abeli@example.org', role: null });
+  const { identity } = decide(entra, trusting);
+  expect(identity).toMatchObject({ username: 'ann', email: 'ann@example.org', role: null, sid: entra.sid });
   const roles = { ...trusting, groupsClaim: 'roles' };
   expect(decide({ ...entra, roles: ['berth-admins'] }, roles).identity.role).toBe('admin');
-  const overage = {
-    ...entra,
-    _claim_names: { groups: 'src1' },
-    _claim_sources: { src1: { endpoint: 'https://graph.example/users/1/getMemberObjects' } },
-  };
+});
+
+test('says that Entra ID left groups out of a token', () => {
+  const trusting = { trustsEmail: 'unless-denied' as const };
+  const endpoint = 'https://graph.microsoft.com/v1.0/users/0b1ec700-0000-4000-8000-000000000003/getMemberObjects';
+  const overage = { ...entra, _claim_names: { groups: 'src1' }, _claim_sources: { src1: { endpoint } } };
   expect(decide(overage, trusting).notice).toMatch(/left the claim "groups" out, because the person has too many/);
 });
 
+/** `hd` is sent for accounts of an organization alone. */
 const google = {
   iss: 'https://accounts.google.com',
-  sub: '110169484474386276334',
-  email: 'Jane.Doe@example.org',
-  email_verified: true,
+  azp: 'a-client.apps.googleusercontent.com',
+  aud: 'a-client.apps.googleusercontent.com',
+  sub: '100000000000000000001',
+  at_hash: 'a-hash',
   hd: 'example.org',
-  name: 'Jane Doe',
+  email: 'Ann.Example@example.org',
+  email_verified: true,
+  name: 'Ann Example',
 };
 
 test('names people of Google by their address, and changes no role of theirs', () => {
   const { identity, notice } = decide(google);
-  expect(identity).toMatchObject({ username: 'jane.doe', email: 'jane.doe@example.org', role: null });
+  expect(identity).toMatchObject({ username: 'ann.example', email: 'ann.example@example.org', role: null });
   expect(notice).toMatch(/sends no claim "groups"/);
 });
 
 const okta = {
+  ver: 1,
   iss: 'https://example.okta.com',
-  sub: '00uid4BxXw6I6TV4m0g3',
-  preferred_username: 'john.doe@example.org',
-  email: 'john.doe@example.org',
+  sub: '00u0000000000000test',
+  aud: 'a-client',
+  amr: ['pwd'],
+  jti: 'ID.a-token',
+  name: 'Ann Example',
+  preferred_username: 'ann.example@example.org',
+  email: 'ann.example@example.org',
   email_verified: true,
-  groups: ['Everyone', 'berth-admins'],
 };
 
-test('gives people of Okta the role of their group', () => {
-  expect(decide(okta).identity).toMatchObject({ username: 'john.doe', role: 'admin' });
+test('gives people of Okta the role of a group, and none without the claim for groups', () => {
+  expect(decide({ ...okta, groups: ['Everyone', 'berth-admins'] }).identity).toMatchObject({
+    username: 'ann.example',
+    role: 'admin',
+  });
+  expect(decide(okta)).toMatchObject({ identity: { role: null }, notice: expect.stringMatching(/sends no claim/) });
 });
 
 const cognito = {
   iss: 'https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_example',
-  sub: 'aaaaaaaa-bbbb-cccc-dddd-example',
-  email: 'janedoe@example.org',
-  email_verified: 'true',
-  'cognito:username': 'janedoe',
+  sub: 'c0600000-0000-4000-8000-000000000005',
+  aud: 'a-client',
+  token_use: 'id',
+  email: 'annexample@example.org',
+  email_verified: true,
+  'cognito:username': 'annexample',
   'cognito:groups': ['berth-admins'],
 };
 
-test('reads the texts of Cognito, and its claims with a colon', () => {
-  expect(decide(cognito).identity).toMatchObject({ username: 'janedoe', email: 'janedoe@example.org', role: null });
+test('reads claims of Cognito with a colon, and its verification as text', () => {
+  for (const verified of [true, 'true']) {
+    const { identity } = decide({ ...cognito, email_verified: verified });
+    expect(identity).toMatchObject({ username: 'annexample', email: 'annexample@example.org', role: null });
+  }
   const named = { nameClaim: 'cognito:username', groupsClaim: 'cognito:groups' };
-  expect(decide(cognito, named).identity).toMatchObject({ username: 'janedoe', role: 'admin' });
+  expect(decide(cognito, named).identity).toMatchObject({ username: 'annexample', role: 'admin' });
+});
+
+test.each([
+  [entra.iss, ['client_secret_post', 'private_key_jwt', 'client_secret_basic'], 'client_secret_basic', 'login'],
+  [google.iss, ['client_secret_post', 'client_secret_basic'], 'client_secret_basic', 'select_account'],
+  [
+    okta.iss,
+    ['client_secret_basic', 'client_secret_post', 'client_secret_jwt', 'none'],
+    'client_secret_basic',
+    'login',
+  ],
+  [cognito.iss, ['client_secret_basic', 'client_secret_post'], 'client_secret_basic', 'login'],
+])('authenticates at %s by what it lists, and asks it for another account by a prompt that it takes', (...row) => {
+  const [issuer, token_endpoint_auth_methods_supported, tokenAuth, prompt] = row;
+  expect(tokenAuthOf(null, { token_endpoint_auth_methods_supported })).toBe(tokenAuth);
+  expect(promptOf({ issuer })).toBe(prompt);
 });

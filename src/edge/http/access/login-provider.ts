@@ -181,13 +181,20 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
   };
 }
 
-function promptOf({ prompt_values_supported: listed }: openid.ServerMetadata): string | null {
-  if (!Array.isArray(listed)) return 'select_account';
+/** Provider that takes `select_account` alone, and lists no prompts. */
+const GOOGLE = 'https://accounts.google.com';
+
+/** Prompt for another account: a provider of one session at a time asks by `login` alone. */
+export function promptOf({
+  issuer,
+  prompt_values_supported: listed,
+}: Pick<openid.ServerMetadata, 'issuer'> & { prompt_values_supported?: unknown }): string | null {
+  if (!Array.isArray(listed)) return issuer === GOOGLE ? 'select_account' : 'login';
   return ['select_account', 'login'].find((prompt) => listed.includes(prompt)) ?? null;
 }
 
 /** Basic is the default of OpenID Connect for metadata that list nothing. */
-function tokenAuthOf(
+export function tokenAuthOf(
   setting: TokenAuth | null,
   metadata: Pick<openid.ServerMetadata, 'token_endpoint_auth_methods_supported'>,
 ): TokenAuth {
