@@ -15,7 +15,7 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { ensureKubernetes, kubernetesNeeds } from './lib/kubernetes.mjs';
-import { testNeeds } from './lib/needs.mjs';
+import { neighbourNeeds, testNeeds } from './lib/needs.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
 import { budgetLines, longOnlyFiles, projects as allProjects, usualProjects } from './lib/projects.mjs';
@@ -47,7 +47,9 @@ await runCommand(async () => {
   if (projects.some((project) => needOf(project) !== 'node')) {
     const ofCluster = projects.includes('kubernetes') ? kubernetesNeeds({ builds }) : [];
     const ofDocker = projects.includes('world') ? currentDockerNeeds() : [];
-    const engine = await ensureEngine({ alsoNeeded: [...testNeeds, ...ofCluster, ...ofDocker] });
+    const ofNeighbours = projects.includes('neighbours') ? neighbourNeeds : [];
+    const alsoNeeded = [...testNeeds, ...ofCluster, ...ofDocker, ...ofNeighbours];
+    const engine = await ensureEngine({ alsoNeeded });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
 

@@ -52,3 +52,10 @@ export const testNeeds = [
   { apt: 'python3-venv', programs: ['python3'], exact: true, why: 'runs clients in Python' },
   { apt: 'git', programs: ['git'], why: 'clones this repository, as a newcomer does' },
 ];
+
+/** Those of the project `neighbours` besides. @type {import('./apt.mjs').Need[]} */
+export const neighbourNeeds = [
+  { apt: 'default-jre-headless', programs: ['java'], why: 'runs Keycloak' },
+  { apt: 'unzip', programs: ['unzip'], why: 'unpacks Keycloak' },
+  { apt: 'glewlwyd', programs: ['glewlwyd'], service: 'glewlwyd', why: 'is a login provider' },
+];
