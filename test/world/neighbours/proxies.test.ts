@@ -8,8 +8,8 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ensureTraefik } from '../../../scripts/lib/traefik.mjs';
 import { makeClient } from '../../../src/contract/client.ts';
-import { checkProxies } from '../../../src/contract/proxy-check.ts';
-import { startFrontedServer, toHere, type FrontedServer } from '../../fixtures/front-proxies.ts';
+import { checkProxies, type ProxyFault } from '../../../src/contract/proxy-check.ts';
+import { startFrontedServer, toHere, type Change, type FrontedServer } from '../../fixtures/front-proxies.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { PASSWORD } from '../../fixtures/server-process.ts';
 import { bringsProgram } from '../../fixtures/programs.ts';
@@ -156,4 +156,30 @@ describe.each(['nginx', 'caddy', 'haproxy', 'traefik'] as const)('%s', (name) =>
       upstream.close();
     }
   });
+});
+
+const SERVICE = /^ {4}berth-(?:api|gateway):\n {6}loadBalancer:\n/gm;
+const ROUTER = /^ {6}tls: \{\}\n/gm;
+/** A middleware of both routers. */
+const middleware = (options: string): Change[] => [
+  [ROUTER, '$&      middlewares: [wrong]\n'],
+  [/^ {2}services:\n/m, `  middlewares:\n    wrong:\n      ${options}\n$&`],
+];
+
+test.for<[string, Change[], ProxyFault[]]>([
+  ['another Host', [[SERVICE, '$&        passHostHeader: false\n']], [{ kind: 'host', seen: expect.any(String) }]],
+  [
+    'another scheme',
+    middleware('headers: { customRequestHeaders: { X-Forwarded-Proto: http } }'),
+    [{ kind: 'scheme', seen: 'http' }],
+  ],
+  [
+    'held streams and bodies of 1 MB',
+    middleware('buffering: { maxRequestBodyBytes: 1000000 }'),
+    [{ kind: 'stream' }, { kind: 'body', status: 413 }],
+  ],
+])('names %s of traefik', async ([, changes, faults], { skip }) => {
+  if (typeof traefik !== 'string') return skip(`Traefik is not there: ${traefik.why}`);
+  const found = await plain.behind('traefik', () => checkProxies({ ...plain, url: plain.apiUrl }), { changes });
+  expect(found).toEqual(faults);
 });
