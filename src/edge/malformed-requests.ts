@@ -43,10 +43,6 @@ interface ParseError extends NodeJS.ErrnoException {
   rawPacket?: unknown;
 }
 
-interface ParseError extends NodeJS.ErrnoException {
-  rawPacket?: unknown;
-}
-
 /**
  * Asks a client whose connection begins with HTTP/2 for HTTP/1.1, which curl then sends. The client
  * closes: an end behind the frames would hide them from it.
