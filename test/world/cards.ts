@@ -77,7 +77,7 @@ export const nodesOf = (given: readonly FakeCard[]): FakeNode[] =>
   given.flatMap((card) => [card, ...(card.more ?? [])]);
 
 export const devices = [
-  ...cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 1 })),
+  ...cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 1, uuid })),
   ...migs.map(({ uuid, model, memoryMiB }) => ({
     kind: 'gpu',
     id: uuid,
@@ -86,6 +86,7 @@ export const devices = [
     share: 0.5,
     slice: 'mig',
     card: a100.model,
+    uuid: a100.uuid,
   })),
 ];
 

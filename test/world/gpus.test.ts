@@ -98,7 +98,7 @@ describe.each([
   });
 
   test('have their models and memory in the probe', async () => {
-    expect((await fixture.engine.probe(deadline())).devices).toEqual(devices);
+    expect((await fixture.engine.probe(deadline())).devices).toMatchObject(devices);
   });
 
   test('arrive in parts that the host has made, each once, without the card of others', async () => {
@@ -115,7 +115,7 @@ describe.each([
     const inTurns = makeSubject({ ...fixture, engine });
     const gpuName = `${l4.model} 1/2`;
     const { devices: listed } = await engine.probe(deadline());
-    expect(listed.filter(({ name }) => name.startsWith(l4.model))).toEqual(
+    expect(listed.filter(({ name }) => name.startsWith(l4.model))).toMatchObject(
       ['0', '1'].map((turn) => ({
         kind: 'gpu',
         id: `${l4.uuid}~${turn}`,
@@ -124,6 +124,7 @@ describe.each([
         share: 0.5,
         slice: 'shared',
         card: l4.model,
+        uuid: l4.uuid,
       })),
     );
     const spec = inTurns.spec({ gpus: 1, gpuName });
