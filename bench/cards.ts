@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { INTERVAL_MS } from '../src/engines/docker/cards/card-loop.ts';
 import { makeCardWatch } from '../src/engines/docker/cards/card-watch.ts';
+import { smiHere } from '../src/engines/docker/cards/smi.ts';
 import { MINUTE_MS } from '../src/domain/kernel/durations.ts';
 import { hostGpu } from '../test/fixtures/host-gpu.ts';
 import { cardOf, makeFakeSmi } from '../test/fixtures/nvidia-smi.ts';
@@ -20,7 +21,7 @@ export const cards: Bench = {
     const smi = await makeFakeSmi({ everyS: INTERVAL_MS / 1_000 / FASTER });
     const all = Array.from({ length: CARDS }, (_, nth) => cardOf(nth));
     await smi.show(all);
-    const watched = makeCardWatch({ log: { debug: () => {} }, program: smi.program });
+    const watched = makeCardWatch({ log: { debug: () => {} }, start: smiHere(smi.program) });
     const ids = all.map((card) => card['uuid'] ?? '');
     watched.follow(ids.map((id) => hostGpu({ id })));
     try {

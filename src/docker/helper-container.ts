@@ -23,6 +23,8 @@ export interface HelperContainer {
   network: 'none' | 'host';
   /** Names of volumes by the folder that shows them. */
   volumes: Readonly<Record<string, string>>;
+  /** Cards, with the files of their driver. */
+  devices?: Docker.DeviceRequest | undefined;
 }
 
 export type EnsureImage = (ref: string, signal: AbortSignal) => Promise<void>;
@@ -51,6 +53,7 @@ const createRequest = (helper: HelperContainer): Docker.ContainerCreateOptions =
   Healthcheck: { Test: ['NONE'] },
   HostConfig: {
     ...helperLimits,
+    ...(helper.devices && { DeviceRequests: [helper.devices] }),
     CapAdd: [...helper.capabilities],
     NetworkMode: helper.network,
     AutoRemove: true,

@@ -14,6 +14,8 @@ export interface DockerRegion {
   secret: string | null;
   /** Builds an image of Berth on this machine, and sends it to the engine. */
   buildImageFor: (endpoint: Endpoint) => BuildLocalImage;
+  /** Image of the helper container that reads cards. */
+  cards: { image: string };
   linkLocal: LinkLocal;
   log: Log;
 }
@@ -23,7 +25,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
   const { remoteEndpoint } = await import('../docker/remote-endpoint.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const { makeVolumeStorage } = await import('../storage/volumes/volume-storage.ts');
-  const { installation, settings, secret, linkLocal, log } = region;
+  const { installation, settings, secret, cards, linkLocal, log } = region;
   const { helperImage } = settings;
   const endpoint = remoteEndpoint(settings, secret);
   const client = makeDockerClient(endpoint);
@@ -34,6 +36,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
     stateFolder: null,
     helperImage,
     buildLocalImage: region.buildImageFor(endpoint),
+    cards,
     linkLocal,
     // Devices, kernel and memory of this machine are not the engine's.
     isolation: { kernelLimits: 'check', hostMemoryMiB: 0, diskRates: [] },

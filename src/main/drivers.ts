@@ -33,6 +33,9 @@ export interface Drivers {
   width: number;
 }
 
+/** Default image. */
+export const notebookRef = async (): Promise<string> => recipeRef(await readRecipe(NOTEBOOK_RECIPE));
+
 /** Prefix of images in the engine's store; no registry can own it (RFC 6762 reserves `.local`). */
 const LOCAL = 'berth.local';
 
@@ -60,7 +63,6 @@ export async function makeDrivers(
   const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
-  const recipe = await readRecipe(NOTEBOOK_RECIPE);
   return {
     drivers: {
       regionId: region,
@@ -86,7 +88,7 @@ export async function makeDrivers(
           {
             key: 'notebook',
             name: 'JupyterLab (Debian)',
-            ref: recipeRef(recipe),
+            ref: await notebookRef(),
             tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'ipywidgets', 'gcc', 'ssh'],
           },
           {
@@ -130,8 +132,9 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     linkLocal: config.linkLocal,
     tools: {
       folder: toolsFolderOf(config),
-      imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
+      imageRef: await notebookRef(),
     },
+    cards: { image: await notebookRef() },
     sizes: config.sizes,
     isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
     log,

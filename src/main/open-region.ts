@@ -21,7 +21,7 @@ import { managedRegions } from '../store/tables/catalog-rows.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
 import { dockerDrivers } from './docker-region.ts';
-import { buildImageFor } from './drivers.ts';
+import { buildImageFor, notebookRef } from './drivers.ts';
 import { kubernetesDrivers } from './kubernetes-region.ts';
 
 /** For published ports of a host whose addresses Berth does not know. */
@@ -118,7 +118,9 @@ async function enginesAndPools(
   const rulesOf = (pool: PoolSettings) => poolRules(config, pool);
   if (docker) {
     const { linkLocal } = config;
-    return dockerDrivers({ installation, settings: docker, pools, rulesOf, secret, buildImageFor, linkLocal, log });
+    const cards = { image: await notebookRef() };
+    const made = { installation, settings: docker, pools, rulesOf, secret, buildImageFor, cards, linkLocal, log };
+    return dockerDrivers(made);
   }
   if (!kubernetes) throw new Error('the settings of the region have no engine');
   return kubernetesDrivers({ installation, settings: kubernetes, pools, rulesOf, secret, log });

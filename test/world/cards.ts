@@ -90,8 +90,9 @@ export const devices = [
   })),
 ];
 
-/** CDI spec with the names that `nvidia-ctk cdi generate` gives. */
-export function cdiSpec(): string {
+/** CDI spec with the names that `nvidia-ctk cdi generate` gives, and the driver's program. */
+export function cdiSpec(folder: string): string {
+  const program = { hostPath: path.join(folder, 'nvidia-smi'), containerPath: '/usr/bin/nvidia-smi' };
   const device = (name: string, of: FakeCard[]) => ({
     name,
     containerEdits: {
@@ -106,7 +107,10 @@ export function cdiSpec(): string {
       ...migs.flatMap((part, nth) => [device(`3:${nth}`, [part]), device(part.uuid, [part])]),
       device('all', [...cards, ...migs]),
     ],
-    containerEdits: { env: ['NVIDIA_VISIBLE_DEVICES=void'] },
+    containerEdits: {
+      env: ['NVIDIA_VISIBLE_DEVICES=void'],
+      mounts: [{ ...program, options: ['ro', 'nosuid', 'nodev', 'rbind', 'rprivate'] }],
+    },
   });
 }
 
@@ -119,13 +123,18 @@ const smiList = [
   ...migs.map(({ uuid }, nth) => `  MIG ${a100.profile}     Device  ${nth}: (UUID: ${uuid})`),
 ];
 
-/** Answers `-L`, and `--query-gpu` for any fields. */
+/** Answers `-L`, and `--query-gpu` for any fields, by `--loop` again and again. */
 const smi = `#!/bin/sh
 if [ "$1" = -L ]; then cat <<LIST
 ${smiList.join('\n')}
 LIST
 exit; fi
-for word; do case $word in --query-gpu=*) fields=$(echo "\${word#*=}" | tr , ' ') ;; esac; done
+every=
+for word; do case $word in
+  --query-gpu=*) fields=$(echo "\${word#*=}" | tr , ' ') ;;
+  --loop=*) every=1 ;;
+esac; done
+while
 while read -r index uuid memory mig name; do
   line=
   for field in $fields; do
@@ -134,6 +143,8 @@ while read -r index uuid memory mig name; do
       uuid) value=$uuid ;;
       name) value=$name ;;
       memory.total) value=$memory ;;
+      pci.bus_id) value=00000000:0$index:00.0 ;;
+      temperature.gpu) value=33 ;;
       mig.mode.current) value=$mig ;;
       *) value='[N/A]' ;;
     esac
@@ -143,6 +154,7 @@ while read -r index uuid memory mig name; do
 done <<CARDS
 ${smiCards.map(({ uuid, memoryMiB, mig: mode, model }, index) => `${index} ${uuid} ${memoryMiB} ${mode} ${model}`).join('\n')}
 CARDS
+[ -n "$every" ]; do sleep $every; done
 `;
 
 /** A folder for `PATH` with `nvidia-smi`, and the runtime `nvidia` with its hook. */

@@ -3,6 +3,8 @@
  * owner say. By CDI on a current Docker, by the runtime `nvidia` on the system's, where it is the
  * default of every container.
  */
+import { once } from 'node:events';
+import net from 'node:net';
 import { env } from 'node:process';
 import { rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -21,15 +23,32 @@ interface Started {
   stop(): Promise<void>;
 }
 
-async function startCdi(): Promise<Started> {
+async function startCdi(nvidia: string): Promise<Started> {
   const spec = path.join(env['BERTH_TEST_CDI'] ?? expect.fail('BERTH_TEST_CDI is not set'), 'nvidia.json');
-  await writeFile(spec, cdiSpec());
+  await writeFile(spec, cdiSpec(nvidia));
   return { endpoint: endpointOf(env['DOCKER_HOST'] ?? ''), stop: () => rm(spec) };
 }
 
 async function startRuntime(nvidia: string): Promise<Started> {
   const engine = await startOwnEngine({ nvidia });
   return { endpoint: { socketPath: engine.socketPath }, stop: () => engine.stop() };
+}
+
+/** An address of an engine on another host. */
+async function proxyTo(endpoint: Endpoint | undefined): Promise<{ port: number; close(): Promise<void> }> {
+  const socketPath = endpoint && 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('no socket');
+  const server = net.createServer({ allowHalfOpen: true }, (near) => {
+    const far = net.connect({ path: socketPath, allowHalfOpen: true });
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const)
+      from.pipe(to).on('error', () => from.destroy());
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return { port: address.port, close: async () => void (await once(server.close(), 'close')) };
 }
 
 /** Variables by which images ask for cards, for more of a driver and for nodes beside cards. */
@@ -99,6 +118,35 @@ describe.each([
 
   test('have their models and memory in the probe', async () => {
     expect((await fixture.engine.probe(deadline())).devices).toMatchObject(devices);
+  });
+
+  test.each([
+    { name: 'has no nvidia-smi', isHere: true },
+    { name: 'is elsewhere', isHere: false },
+  ])('are read by a container of the engine where Berth $name, and given by these readings', async ({ isHere }) => {
+    const proxy = await proxyTo(engine?.endpoint);
+    const { imageRef } = fixture;
+    const cards = { smi: '/nonexistent/nvidia-smi', image: imageRef };
+    const there = { endpoint: { host: '127.0.0.1', port: proxy.port, protocol: 'http' }, stateFolder: null } as const;
+    const made = fixture.make({ cards, ...(isHere ? {} : { ...there, helperImage: imageRef }) });
+    const temperatures = async () =>
+      (await made.probe(deadline())).devices.map(({ figures }) => figures?.temperatureCelsius);
+    expect((await made.probe(deadline())).devices).toMatchObject(devices);
+    await expect.poll(temperatures).toEqual(devices.map(() => 33));
+    const inside = makeSubject({ ...fixture, engine: made });
+    const spec = inside.spec({ gpus: 1, gpuName: l4.model });
+    await inside.ensure(spec);
+    expect(await lookInside(spec.id)).toEqual(found([l4]));
+    await inside.clear();
+    const [helper, ...others] = await fixture.docker.listContainers({ filters: { name: ['berth-cards-'] } });
+    expect(others).toEqual([]);
+    const container = fixture.docker.getContainer(helper?.Id ?? '');
+    const reads = async () => JSON.stringify((await container.top()).Processes).includes('--loop');
+    expect(await reads()).toBe(true);
+    await made.stop();
+    await expect.poll(reads).toBe(false);
+    await container.remove({ force: true });
+    await proxy.close();
   });
 
   test('arrive in parts that the host has made, each once, without the card of others', async () => {

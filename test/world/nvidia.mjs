@@ -43,9 +43,15 @@ if (mode === 'runtime') {
   const cards = JSON.parse(readFileSync(path.join(folder, 'cards.json'), 'utf8'));
   const visible = visibleIn(config);
   const given = cards.filter(({ names }) => visible.some((name) => name === 'all' || names.includes(name)));
-  for (const { node, numbers } of given) {
-    const target = path.join(path.resolve(bundle, config.root.path), node);
-    const enter = ['-t', `${pid}`, '-m'];
+  const root = path.resolve(bundle, config.root.path);
+  const enter = ['-t', `${pid}`, '-m'];
+  if (given.length > 0) {
+    const program = [path.join(folder, 'nvidia-smi'), path.join(root, 'usr/bin/nvidia-smi')];
+    execFileSync('/usr/bin/nsenter', [...enter, '/usr/bin/install', '-D', ...program]);
+  }
+  // Parts have the node of their card.
+  for (const { node, numbers } of new Map(given.map((one) => [one.node, one])).values()) {
+    const target = path.join(root, node);
     execFileSync('/usr/bin/nsenter', [...enter, '/usr/bin/mkdir', '-p', path.dirname(target)]);
     execFileSync('/usr/bin/nsenter', [...enter, '/usr/bin/mknod', '-m', '666', target, 'c', ...numbers]);
   }

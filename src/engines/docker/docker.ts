@@ -31,17 +31,19 @@ import { reasonText } from '../../domain/kernel/unknown-error.ts';
 import type { Engine, Probe } from '../contract.ts';
 import { connectHere, dial, makeAddressCache, type Connect } from './network/addresses.ts';
 import { makeDockerClient, type DockerClient, type Endpoint } from '../../docker/docker-client.ts';
+import type { EnsureImage } from '../../docker/helper-container.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles, type ControlFiles } from './container/control-files.ts';
 import { makeControlVolumes } from './container/control-volumes.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeCardNodes, type CardPlaces } from './cards/card-nodes.ts';
 import { makeCardWatch } from './cards/card-watch.ts';
+import { smiHere, smiHereOrThere, smiThere } from './cards/smi.ts';
 import { makeRunEnds } from './container/run-ends.ts';
-import { makeHost, NO_JOINS, NO_SOCKETS, type Host, type SizesConfig } from './client/host-facts.ts';
+import { makeHost, NO_JOINS, NO_SOCKETS, NOWHERE, type Host, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
 import { makeIsolation, type EnsureFirewall, type IsolationConfig } from './host/isolation.ts';
-import { makeDockerImages, type BuildLocalImage, type DockerImages } from './image/images.ts';
+import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
 import { openExec, runCommand, type ExecOptions } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
 import { openLog, readLog } from './exec/logs.ts';
@@ -215,9 +217,6 @@ async function probeWith({ host, sizes, cards }: ReturnType<typeof wireModules>,
 
 const lacking = (text: string): EngineFault => new EngineFault('rejected', text, { retry: false });
 
-/** Folder for mounts and files that an engine elsewhere does not have. */
-const NOWHERE = '/nonexistent';
-
 function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
   const client = options.client ?? makeDockerClient(options.endpoint);
@@ -230,13 +229,22 @@ function wireModules(options: DockerEngineOptions) {
   const limitNetworks = makeFirewall(filter);
   const ensureFirewall: EnsureFirewall = async (on) => ({ ...(await limitNetworks(on)), ...(await egress.ensure(on)) });
   const ensureIsolation = makeIsolation(options.isolation, ensureFirewall, log);
-  const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes, options.cards?.smi);
+  const { smi, image } = options.cards ?? {};
+  const ensureImage: EnsureImage = (ref, signal) => {
+    images.forget(ref);
+    return images.ensure(ref, () => {}, signal);
+  };
+  const startSmi = smiHereOrThere(
+    client.local ? smiHere(smi) : null,
+    image === undefined ? null : smiThere({ client, installation, image, ensureImage, log }),
+  );
+  const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes, startSmi);
   const networks = makeNetworks({ client, host, installation, pool, egress });
   const addresses = makeAddressCache();
   const images = makeDockerImages({ client, host, installation, buildLocalImage: options.buildLocalImage });
   const { files, connectTo } = client.local
     ? { files: makeControlFiles(stateFolder), connectTo: connectHere }
-    : wireElsewhere(options, client, host, images);
+    : wireElsewhere(options, client, host, ensureImage);
   const idMappedMounts = makeIdMappedMounts(idMappedFolder(stateFolder));
   const onImageGone = images.forget;
   const daemons = makeDockerInside({ client, installation, host, idMappedMounts, config: dockerInside, onImageGone });
@@ -256,7 +264,7 @@ function wireModules(options: DockerEngineOptions) {
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
-  const cards = makeCardWatch({ log, program: options.cards?.smi });
+  const cards = makeCardWatch({ log, start: startSmi, kernelLog: client.local ? undefined : null });
   const usage = makeUsage({ client, installation, host, readGpus: makeReadGpus({ client, host, cards, cardNodes }) });
   const onLost = (error: unknown, pauseMs: number): void => {
     // The probe of control reports an engine that is away.
@@ -288,13 +296,9 @@ function wireElsewhere(
   { installation, helperImage }: DockerEngineOptions,
   client: DockerClient,
   host: Host,
-  images: DockerImages,
+  ensureImage: EnsureImage,
 ): { files: ControlFiles; connectTo: Connect } {
   if (helperImage === undefined) throw new Error('an engine on another host needs an image of helper containers');
-  const ensureImage = (ref: string, signal: AbortSignal): Promise<void> => {
-    images.forget(ref);
-    return images.ensure(ref, () => {}, signal);
-  };
   const helper = { helperImage, ensureImage };
   const relay = makeRelay(client, installation, helper);
   return {

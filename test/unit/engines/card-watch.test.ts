@@ -11,6 +11,8 @@ import {
   type CardWatchOptions,
 } from '../../../src/engines/docker/cards/card-watch.ts';
 import { parseReading, readingFields } from '../../../src/engines/docker/cards/readings.ts';
+import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
+import { smiHere, type StartSmi } from '../../../src/engines/docker/cards/smi.ts';
 import { placeOf } from '../../../src/engines/docker/client/cards.ts';
 import { eventually } from '../../fixtures/eventually.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
@@ -116,7 +118,7 @@ async function watch(
 ): Promise<[FakeSmi, CardWatch]> {
   const smi = await makeFakeSmi();
   await smi.show(cards);
-  const watched = makeCardWatch({ log: { debug: () => {} }, program: smi.program, ...options });
+  const watched = makeCardWatch({ log: { debug: () => {} }, start: smiHere(smi.program), ...options });
   onTestFinished(async () => {
     await watched.stop();
     await smi.remove();
@@ -238,6 +240,38 @@ describe('findings about a card', () => {
       return isSilent(0) && isSilent(1);
     });
     expect([watched.isLost('0'), watched.isLost('1')]).toEqual([false, false]);
+  });
+
+  it('have no card lost while the engine of the container that reads is away', async () => {
+    const clock = makeClock();
+    const smi = await makeFakeSmi();
+    await smi.show([cardOf(0), cardOf(1)]);
+    let isAway = false;
+    let refusals = 0;
+    const start: StartSmi = async (args, signal) => {
+      if (!isAway) return smiHere(smi.program)(args, signal);
+      refusals += 1;
+      throw new EngineFault('unreachable', 'the engine does not answer', { retry: true });
+    };
+    const watched = makeCardWatch({ log: { debug: () => {} }, start, now: clock.now });
+    onTestFinished(async () => {
+      await watched.stop();
+      await smi.remove();
+    });
+    watched.follow([gpuOf(0), gpuOf(1)]);
+    await eventually(() => busyOf(watched, 1) === 0);
+    isAway = true;
+    process.kill((await smi.loops())[0]?.pid ?? 0, 'SIGKILL');
+    await smi.show([cardOf(0, { 'utilization.gpu': '5' })]);
+    await eventually(() => refusals > 0);
+    clock.aheadMs += WELL_MS;
+    expect(reasonsOf(watched, 0)).toEqual([]);
+    isAway = false;
+    await eventually(() => busyOf(watched, 0) === 5);
+    expect([reasonsOf(watched, 0), reasonsOf(watched, 1)]).toEqual([[], []]);
+    clock.aheadMs += WELL_MS;
+    await eventually(() => busyOf(watched, 0) === 5);
+    expect([reasonsOf(watched, 0), reasonsOf(watched, 1)]).toEqual([[], [['gpuLost', '']]]);
   });
 
   it('have a card lost without a handle', async () => {

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { smiHere, smiHereOrThere, type StartSmi } from '../../../src/engines/docker/cards/smi.ts';
 import {
   askSmi,
   makeReadCards,
@@ -114,7 +115,7 @@ describe('a card without a handle', () => {
     const root = await procOf(Object.fromEntries(folders));
     const smi = await makeFakeSmi();
     onTestFinished(() => smi.remove());
-    return { smi, read: makeReadCards((at) => askSmi(smi.program, at), root) };
+    return { smi, read: makeReadCards((at) => askSmi(smiHere(smi.program), at), root) };
   }
   const shown = (cards: Card[]) => cards.map((card) => [card.uuid, card.memoryMiB, card.isLost ?? false]);
 
@@ -158,6 +159,28 @@ describe('a card without a handle', () => {
       [uuid(2), true],
     ]);
     expect(givenGpus(cdi('0', '1', 'all'), false, [h200]).gpus.map(({ id }) => id)).toEqual(['0']);
+  });
+});
+
+describe('nvidia-smi', () => {
+  it('runs in a container where the machine of Berth has none, and only there', async () => {
+    const smi = await makeFakeSmi();
+    onTestFinished(() => smi.remove());
+    await smi.show([cardOf(0)]);
+    const started: (readonly string[])[] = [];
+    const there: StartSmi = (args, signal) => {
+      started.push(args);
+      return smiHere(smi.program)(args, signal);
+    };
+    const uuids = async (here: StartSmi | null) =>
+      (await askSmi(smiHereOrThere(here, there)))?.cards.map((card) => card.uuid);
+    expect(await uuids(smiHere(smi.program))).toEqual([cardOf(0)['uuid']]);
+    expect(await uuids(() => Promise.reject(new Error('no right to run it')))).toBeUndefined();
+    expect(started).toEqual([]);
+    expect(await uuids(smiHere(join(tmpdir(), 'no-such-program')))).toEqual([cardOf(0)['uuid']]);
+    expect(await uuids(null)).toEqual([cardOf(0)['uuid']]);
+    expect(started).toHaveLength(2);
+    expect(await askSmi(smiHereOrThere(null, null))).toBeNull();
   });
 });
 

@@ -1,8 +1,7 @@
 /** One `nvidia-smi` for the host prints the cards every few seconds; restarted when silent. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { retry } from '../../../async/retry.ts';
 import { readingFields } from './readings.ts';
+import type { StartSmi } from './smi.ts';
 
 export const INTERVAL_MS = 5_000;
 const SILENT_MS = 6 * INTERVAL_MS;
@@ -15,7 +14,7 @@ const MAX_LINE = 4_096;
 const UNKNOWN_FIELD = /^Field "([\w.]+)" is not a valid field to query/;
 
 export interface CardLoopOptions {
-  program: string;
+  start: StartSmi;
   /** True: the reading of a card. */
   onLine: (line: string, fields: readonly string[]) => boolean;
   /** UUIDs to ask for; null: all. */
@@ -24,7 +23,7 @@ export interface CardLoopOptions {
   signal: AbortSignal;
 }
 
-export async function runCardLoop({ program, onLine, only, onEnd, signal }: CardLoopOptions): Promise<void> {
+export async function runCardLoop({ start, onLine, only, onEnd, signal }: CardLoopOptions): Promise<void> {
   const rejected = new Set<string>();
   const run = async (reset: () => void): Promise<never> => {
     const fields = readingFields.filter((field) => !rejected.has(field));
@@ -35,11 +34,10 @@ export async function runCardLoop({ program, onLine, only, onEnd, signal }: Card
       `--loop=${INTERVAL_MS / 1_000}`,
       ...(ids === null ? [] : [`--id=${ids.join(',')}`]),
     ];
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], signal, killSignal: 'SIGKILL' });
-    const kill = (): void => void child.kill('SIGKILL');
-    const silent = setTimeout(kill, SILENT_MS);
-    const partial = ids === null ? undefined : setTimeout(kill, PARTIAL_MS);
-    for (const output of [child.stdout, child.stderr]) {
+    const smi = await start(args, signal);
+    const silent = setTimeout(smi.kill, SILENT_MS);
+    const partial = ids === null ? undefined : setTimeout(smi.kill, PARTIAL_MS);
+    for (const output of [smi.stdout, smi.stderr]) {
       const take = shortLines((line) => {
         silent.refresh();
         const unknown = UNKNOWN_FIELD.exec(line)?.[1];
@@ -49,8 +47,7 @@ export async function runCardLoop({ program, onLine, only, onEnd, signal }: Card
       output.setEncoding('utf8').on('data', take);
     }
     try {
-      const [exitCode] = await once(child, 'close');
-      throw new Error(`nvidia-smi ended with the code ${exitCode}`);
+      throw new Error(`nvidia-smi ended with the code ${await smi.ended}`);
     } finally {
       clearTimeout(silent);
       clearTimeout(partial);

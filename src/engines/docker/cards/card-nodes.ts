@@ -12,8 +12,10 @@ const REREAD_MS = 60_000;
 const HELPER_MS = 5_000;
 
 export interface CardPlaces {
-  /** Program that prints the readings. */
+  /** Program of this machine that prints the readings. */
   smi?: string | undefined;
+  /** Image with glibc, in which the program runs where this machine has none. */
+  image?: string | undefined;
   proc?: string | undefined;
   dev?: string | undefined;
 }

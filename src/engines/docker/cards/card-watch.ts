@@ -1,5 +1,6 @@
 /** Readings of the host's cards: figures for the usage of instances, and findings about health. */
 import { findingOfXid, findingsOf, type CardFinding } from '../../../domain/regions/card-health.ts';
+import { isEngineAway } from '../../../domain/regions/engine-fault.ts';
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
 import type { GpuUsage, Probe } from '../../contract.ts';
 import type { EngineLog } from '../../engine-log.ts';
@@ -8,6 +9,7 @@ import { withoutTurn, type HostGpu } from '../client/host-gpus.ts';
 import { INTERVAL_MS, runCardLoop } from './card-loop.ts';
 import { followKernelLog, type PlacedXid } from './kernel-log.ts';
 import { parseReading, unknownFigures, type CardReading } from './readings.ts';
+import { smiHere, type StartSmi } from './smi.ts';
 
 const STALE_MS = 3 * INTERVAL_MS;
 /** Exceeds a silent command and the next start. */
@@ -27,9 +29,9 @@ interface WatchedCard {
 }
 
 export interface CardWatch {
-  /** Starts to read the cards known to `nvidia-smi` of this host. */
+  /** Starts to read the cards known to `nvidia-smi` of their host. */
   follow(gpus: readonly HostGpu[]): void;
-  /** Undefined: the card is not read here. */
+  /** Undefined: the card is not read. */
   usageOf(id: string): GpuUsage | undefined;
   /** Adds findings, and figures of the whole card, to devices. */
   read(devices: Probe['devices']): Probe['devices'];
@@ -46,18 +48,46 @@ export interface CardWatch {
 
 export interface CardWatchOptions {
   log: Pick<EngineLog, 'debug'>;
-  program?: string | undefined;
-  kernelLog?: { path: string; pollMs: number };
+  start?: StartSmi | undefined;
+  /** Null: that of another host. */
+  kernelLog?: { path: string; pollMs: number } | null | undefined;
   now?: () => number;
 }
 
 export const uuidOf = ({ id, otherIds, memoryMiB }: HostGpu): string | undefined =>
   memoryMiB === null ? undefined : [id, ...otherIds].map(withoutTurn).find((name) => UUID.test(name));
 
+/** While the engine of the container that reads is away, silence says nothing of cards. */
+function makeSilence(now: () => number) {
+  let isAway = false;
+  let backMs = -Infinity;
+  return {
+    onEnd(error: unknown): void {
+      isAway ||= isEngineAway(error);
+    },
+    onReading(): void {
+      if (isAway) backMs = now();
+      isAway = false;
+    },
+    isLoss: (readMs: number): boolean => !isAway && now() - Math.max(readMs, backMs) > LOST_MS,
+  };
+}
+
+function makeXids() {
+  const byPlace = new Map<string, Map<number, PlacedXid>>();
+  return {
+    onXid(xid: PlacedXid): void {
+      const ofCard = byPlace.get(xid.place) ?? new Map<number, PlacedXid>();
+      byPlace.set(xid.place, ofCard.set(xid.code, xid));
+    },
+    findingsAt: (place: string) => [...(byPlace.get(place)?.values() ?? [])].flatMap(findingOfXid),
+  };
+}
+
 export function makeCardWatch(options: CardWatchOptions): CardWatch {
-  const { log, program = 'nvidia-smi', kernelLog, now = () => performance.now() } = options;
+  const { log, start = smiHere(), kernelLog, now = () => performance.now() } = options;
   const cards = new Map<string, WatchedCard>();
-  const xids = new Map<string, Map<number, PlacedXid>>();
+  const xids = makeXids();
   const withoutHandle = new Set<string>();
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -67,6 +97,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
   /** Lost since before the first reading. */
   let missing = new Map<string, number>();
   let watching: Promise<unknown> | undefined;
+  const silence = makeSilence(now);
 
   function note(card: WatchedCard | undefined, findings: readonly CardFinding[]): void {
     for (const finding of findings) card?.found.set(finding.reason, { finding, atMs: now() });
@@ -89,6 +120,7 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     }
     const reading = parseReading(line, fields);
     if (reading === null) return false;
+    silence.onReading();
     const known = reading.uuid === null ? atPlace(reading.place) : cards.get(reading.uuid);
     const atMs = now();
     const times = { firstMs: atMs, atMs, round: -1, lostAtMs: -Infinity };
@@ -112,11 +144,6 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     return others.length === 0 ? null : others;
   }
 
-  function onXid(xid: PlacedXid): void {
-    const ofCard = xids.get(xid.place) ?? new Map<number, PlacedXid>();
-    xids.set(xid.place, ofCard.set(xid.code, xid));
-  }
-
   const cardOf = (id: string): WatchedCard | undefined => cards.get(uuids.get(id) ?? parts.get(id) ?? '');
 
   function readingOf(id: string): Pick<Probe['devices'][number], 'uuid' | 'figures'> {
@@ -131,10 +158,9 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
     const card = cardOf(id);
     if (card === undefined) return undefined;
     const nowMs = now();
-    if (nowMs - card.atMs > LOST_MS) note(card, lost);
+    if (silence.isLoss(card.atMs)) note(card, lost);
     const recent = [...card.found.values()].filter(({ atMs }) => nowMs - atMs < WELL_MS);
-    const ofKernel = [...(xids.get(card.place)?.values() ?? [])].flatMap(findingOfXid);
-    const all = [...ofKernel, ...recent.map(({ finding }) => finding)];
+    const all = [...xids.findingsAt(card.place), ...recent.map(({ finding }) => finding)];
     return all.length === 0 && nowMs - card.firstMs < WELL_MS ? undefined : all;
   }
 
@@ -157,10 +183,13 @@ export function makeCardWatch(options: CardWatchOptions): CardWatch {
         if (gpu.cardUuid !== undefined) parts.set(gpu.id, gpu.cardUuid);
       }
       if (uuids.size === 0 && parts.size === 0) return;
-      const onEnd = (error: unknown): void => log.debug({ reason: errorText(error) }, 'nvidia-smi is started again');
+      const onEnd = (error: unknown): void => {
+        silence.onEnd(error);
+        log.debug({ reason: errorText(error) }, 'nvidia-smi is started again');
+      };
       watching ??= Promise.all([
-        runCardLoop({ program, onLine, only, onEnd, signal }),
-        followKernelLog(onXid, signal, kernelLog),
+        runCardLoop({ start, onLine, only, onEnd, signal }),
+        kernelLog === null ? undefined : followKernelLog(xids.onXid, signal, kernelLog),
       ]);
     },
     read: (devices) => devices.map((one) => ({ ...one, ...readingOf(one.id), findings: findingsOfCard(one.id) })),

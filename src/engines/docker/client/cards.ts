@@ -2,8 +2,9 @@
  * Cards of the host as the driver says. `nvidia-smi` says most; `/proc/driver/nvidia` says models,
  * and UUIDs after a first use.
  */
-import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
+import { text } from 'node:stream/consumers';
+import type { StartSmi } from '../cards/smi.ts';
 
 export interface MigDevice {
   uuid: string;
@@ -92,19 +93,21 @@ async function readFolders(root: string): Promise<{ folder: string; card: Card }
 }
 
 /** Also of a failed command. */
-async function outputOf(program: string, args: readonly string[]): Promise<string> {
-  return new Promise((resolve) => {
-    execFile(program, args, { timeout: SMI_MS }, (_, stdout, stderr) => resolve(`${stdout}\n${stderr}`));
-  });
+async function outputOf(start: StartSmi, args: readonly string[]): Promise<string> {
+  const smi = await start(args, AbortSignal.timeout(SMI_MS)).catch(() => null);
+  if (smi === null) return '';
+  const texts = await Promise.all([smi.stdout, smi.stderr].map((stream) => text(stream).catch(() => '')));
+  smi.kill();
+  return texts.join('\n');
 }
 
 /** Null: `nvidia-smi` is absent, or cannot reach the driver. */
-export async function askSmi(program: string, root = PROC): Promise<SmiAnswer | null> {
+export async function askSmi(start: StartSmi, root = PROC): Promise<SmiAnswer | null> {
   const lost = new Set<string>();
   let cards: Card[] = [];
   // A card without a handle hides the others.
   for (let ids: string[] = []; cards.length === 0;) {
-    const output = await outputOf(program, [...query, ...(ids.length === 0 ? [] : [`--id=${ids.join(',')}`])]);
+    const output = await outputOf(start, [...query, ...(ids.length === 0 ? [] : [`--id=${ids.join(',')}`])]);
     cards = parseCards(output);
     const before = lost.size;
     for (const line of output.split('\n')) {
@@ -116,7 +119,7 @@ export async function askSmi(program: string, root = PROC): Promise<SmiAnswer | 
     if (lost.size === before || ids.length === 0) break;
   }
   if (cards.length === 0 && lost.size === 0) return null;
-  const migs = cards.some(({ isMig }) => isMig) ? parseMigs(await outputOf(program, ['-L'])) : null;
+  const migs = cards.some(({ isMig }) => isMig) ? parseMigs(await outputOf(start, ['-L'])) : null;
   return { cards: cards.map((card) => ({ ...card, migs: migs?.get(card.uuid ?? '') ?? [] })), lost };
 }
 

@@ -13,6 +13,7 @@ import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation
 import { protectionsOf } from '../host/protections.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { readAmdGpus } from './amd-cards.ts';
+import { CDI_KIND, smiHere } from '../cards/smi.ts';
 import { askSmi, makeReadCards } from './cards.ts';
 import { deviceOf, givenGpus, type GpuDriver, type GpuTurns, type HostGpu, type TurnsAmong } from './host-gpus.ts';
 import { whyNoGpus } from './missing-gpus.ts';
@@ -107,11 +108,11 @@ export function makeHost(
   docker: DockerMode | null,
   ensureIsolation: EnsureIsolation,
   sizes: SizesConfig = { cpusets: true, lxcfs: null },
-  nvidiaSmi = 'nvidia-smi',
+  startSmi = smiHere(),
 ): Host {
   const askLxcfs =
     sizes.lxcfs === null ? async () => ({ whyNot: `${NOT_ALLOWED} (BERTH_LXCFS=off)` }) : makeLxcfs(sizes.lxcfs);
-  const readCards = makeReadCards((root) => askSmi(nvidiaSmi, root));
+  const readCards = makeReadCards((root) => askSmi(startSmi, root), client.local ? undefined : NOWHERE);
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {
@@ -173,6 +174,9 @@ export function makeHost(
   };
 }
 
+/** Folder for what an engine elsewhere does not have. */
+export const NOWHERE = '/nonexistent';
+
 export const NO_JOINS = 'this needs root, nsenter, and an engine on the machine of Berth';
 export const NO_SOCKETS = 'its engine is on another machine, and sockets of Berth are files of its own machine';
 const NOT_ALLOWED = 'its operator does not allow it';
@@ -212,8 +216,8 @@ async function factsOf(
   const discovered = info.DiscoveredDevices ?? [];
   const podman = typeof info.BuildahVersion === 'string';
   const hasRuntime = !podman && info.Runtimes?.['nvidia'] !== undefined;
-  const offersGpus = hasRuntime || discovered.length > 0;
-  const cards = local && offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
+  const offersGpus = hasRuntime || discovered.some(({ ID }) => ID.startsWith(CDI_KIND));
+  const cards = offersGpus ? await readCards(discovered.map(({ ID }) => ID)) : [];
   const given = givenGpus(discovered, hasRuntime, cards, turns.ofCards);
   const amd = await readAmdGpus(discovered, local ? undefined : null);
   const gpus = [...given.gpus, ...amd];

@@ -95,7 +95,7 @@ export const excludes = (one: string, other: string): boolean =>
 
 /**
  * CDI comes first: it makes cards devices of the container, which a reload of systemd takes from
- * the containers of the older runtime. `cards` is empty where the engine is elsewhere.
+ * the containers of the older runtime. `cards` is empty where nothing tells them.
  */
 export function givenGpus(
   discovered: readonly { Source: string; ID: string }[],
