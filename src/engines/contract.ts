@@ -13,6 +13,7 @@
  * The conformance suite (`test/conformance/engine.ts`) checks every engine.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { CardFacts } from '../domain/regions/card-facts.ts';
 import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
@@ -44,6 +45,8 @@ export interface Probe {
     /** UUID of the whole card, held or not; absent: not read here. */
     uuid?: string | undefined;
     figures?: CardFigures | undefined;
+    /** Facts of the whole card; absent: unknown. */
+    facts?: CardFacts | undefined;
     /** Absent for whole cards. */
     slice?: GpuSlice | undefined;
     /** Model of the divided card; absent: unknown. */

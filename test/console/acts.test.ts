@@ -93,8 +93,13 @@ test('a GPU shows its readings and holder, and one in quarantine is returned wit
   try {
     await page.route('**/api/admin/fleet', async (route) => {
       const answer = await (await route.fetch()).json();
-      const sick = answer.regions[0].gpus.find((gpu: { holder: unknown }) => gpu.holder === null);
+      const [sick, other] = answer.regions[0].gpus.filter((gpu: { holder: unknown }) => gpu.holder === null);
+      Object.assign(other, { uuid: 'GPU-1', index: 17 });
       Object.assign(sick, {
+        driverVersion: '580.159.04',
+        cudaVersion: '13.0',
+        numaNode: 3,
+        links: [{ uuid: 'GPU-1', kind: 'NV18' }],
         quarantine: ['xid 79', 'eccUncorrected'],
         findings: [
           { reason: 'xid 79', evidence: '100', sinceUnixMs: Date.now() - 60_000 },
@@ -126,6 +131,8 @@ test('a GPU shows its readings and holder, and one in quarantine is returned wit
 
     await page.getByRole('button', { name: /takes no launches/ }).focus();
     await page.keyboard.press('Enter');
+    for (const text of ['580.159.04', '13.0', '3', 'NV18: GPU 17'])
+      await panel.getByText(text, { exact: true }).waitFor();
     await panel.getByText('The driver reported Xid 79').waitFor();
     await panel.getByText('4 memory errors that ECC did not correct').waitFor();
     const button = panel.getByRole('button', { name: 'Return the card' });

@@ -76,8 +76,26 @@ export const migs = [
 export const nodesOf = (given: readonly FakeCard[]): FakeNode[] =>
   given.flatMap((card) => [card, ...(card.more ?? [])]);
 
+const versions = { driverVersion: '610.43.02', cudaVersion: '13.3' };
+const factsOf = (numaNode: number, ...links: [FakeCard | typeof a100, string][]) => ({
+  facts: { ...versions, numaNode, links: Object.fromEntries(links.map(([{ uuid }, kind]) => [uuid, kind])) },
+});
+const factsOfCards = [
+  factsOf(0, [l4, 'SYS'], [secondH200, 'NV18'], [a100, 'NODE']),
+  factsOf(1, [h200, 'SYS'], [secondH200, 'SYS'], [a100, 'SYS']),
+  factsOf(0, [h200, 'NV18'], [l4, 'SYS'], [a100, 'NODE']),
+];
+
 export const devices = [
-  ...cards.map(({ uuid, model, memoryMiB }) => ({ kind: 'gpu', id: uuid, name: model, memoryMiB, share: 1, uuid })),
+  ...cards.map(({ uuid, model, memoryMiB }, nth) => ({
+    kind: 'gpu',
+    id: uuid,
+    name: model,
+    memoryMiB,
+    share: 1,
+    uuid,
+    ...factsOfCards[nth],
+  })),
   ...migs.map(({ uuid, model, memoryMiB }) => ({
     kind: 'gpu',
     id: uuid,
@@ -87,6 +105,7 @@ export const devices = [
     slice: 'mig',
     card: a100.model,
     uuid: a100.uuid,
+    ...factsOf(0, [h200, 'NODE'], [l4, 'SYS'], [secondH200, 'NODE']),
   })),
 ];
 
@@ -123,11 +142,24 @@ const smiList = [
   ...migs.map(({ uuid }, nth) => `  MIG ${a100.profile}     Device  ${nth}: (UUID: ${uuid})`),
 ];
 
-/** Answers `-L`, and `--query-gpu` for any fields, by `--loop` again and again. */
+const topology = [
+  ['', 'GPU0', 'GPU1', 'GPU2', 'GPU3', 'NIC0', 'CPU Affinity', 'NUMA Affinity', 'GPU NUMA ID'],
+  ['GPU0', ' X ', 'SYS', 'NV18', 'NODE', 'PIX', '0-15', '0', '', 'N/A'],
+  ['GPU1', 'SYS', ' X ', 'SYS', 'SYS', 'SYS', '16-31', '1', '', 'N/A'],
+  ['GPU2', 'NV18', 'SYS', ' X ', 'NODE', 'PIX', '0-15', '0', '', 'N/A'],
+  ['GPU3', 'NODE', 'SYS', 'NODE', ' X ', 'PIX', '0-15', '0', '', 'N/A'],
+].map((row) => row.join('\t'));
+
+/** Answers nothing, `-L`, `topo`, and `--query-gpu` for any fields, by `--loop` again and again. */
 const smi = `#!/bin/sh
 if [ "$1" = -L ]; then cat <<LIST
 ${smiList.join('\n')}
 LIST
+exit; fi
+if [ $# = 0 ]; then echo '| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3 |'; exit; fi
+if [ "$1" = topo ]; then cat <<TOPOLOGY
+${topology.join('\n')}
+TOPOLOGY
 exit; fi
 every=
 for word; do case $word in

@@ -48,6 +48,12 @@ const finding = answer('GpuFinding', {
   evidence: text('Action that the driver asks for, number of errors, or time in the kernel log; may be empty'),
   sinceUnixMs: unixMs('Start of the quarantine'),
 });
+const link = answer('GpuLink', {
+  uuid: text('UUID of the other card'),
+  kind: text(
+    'As `nvidia-smi topo -m` prints it: `NV` and a number of NVLinks, `PIX` for one PCIe switch, `PXB` for several, `PHB` for a host bridge, `NODE` within a NUMA node, `SYS` between two',
+  ),
+});
 const gpu = answer('FleetGpu', {
   index: integer('Position among the GPUs of the region, from 0'),
   cardId: text('ID of the GPU'),
@@ -66,6 +72,10 @@ const gpu = answer('FleetGpu', {
   slowedBy: z
     .array(z.enum(slowdowns))
     .describe('Reasons for which the card is slower than it could be: heat, the power brake, its power limit'),
+  driverVersion: textOrNull('Version of its driver; null: not known'),
+  cudaVersion: textOrNull('Newest version of CUDA that the driver has; null: not known'),
+  numaNode: numberOrNull('NUMA node of the host that the card is at; null: not known'),
+  links: z.array(link).describe('Links to the other cards of its host; empty: not known'),
   quarantine: z.array(z.string()).describe('Reasons for which the GPU takes no launches; empty: it takes them'),
   findings: z.array(finding).describe('The same reasons with evidence and start'),
 });

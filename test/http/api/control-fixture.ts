@@ -151,7 +151,16 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
 const probe: Probe = {
   version: 'resting 1',
   capacity: { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: {} },
-  devices: [],
+  devices: [
+    {
+      kind: 'gpu',
+      name: 'NVIDIA H200',
+      id: '0',
+      uuid: 'GPU-0',
+      facts: { driverVersion: '580.159.04', cudaVersion: '13.0', numaNode: 1, links: { 'GPU-1': 'NV18' } },
+    },
+    { kind: 'gpu', name: 'NVIDIA H200', id: '1' },
+  ],
   architecture: 'x86_64',
   capabilities: {
     rootDiskLimit: 'none',

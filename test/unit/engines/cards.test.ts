@@ -8,6 +8,8 @@ import {
   askSmi,
   makeReadCards,
   parseCards,
+  parseTopology,
+  parseVersions,
   readProcCards,
   type Card,
 } from '../../../src/engines/docker/client/cards.ts';
@@ -61,7 +63,7 @@ async function procOf(cards: Record<string, string>): Promise<string> {
   const root = await mkdtemp(join(tmpdir(), 'cards-'));
   onTestFinished(() => rm(root, { recursive: true }));
   for (const [folder, text] of Object.entries(cards)) {
-    await mkdir(join(root, folder));
+    await mkdir(join(root, folder), { recursive: true });
     await writeFile(join(root, folder, 'information'), text);
   }
   return root;
@@ -179,8 +181,49 @@ describe('nvidia-smi', () => {
     expect(started).toEqual([]);
     expect(await uuids(smiHere(join(tmpdir(), 'no-such-program')))).toEqual([cardOf(0)['uuid']]);
     expect(await uuids(null)).toEqual([cardOf(0)['uuid']]);
-    expect(started).toHaveLength(2);
+    expect(started).toHaveLength(6);
     expect(await askSmi(smiHereOrThere(null, null))).toBeNull();
+  });
+});
+
+describe('facts of cards', () => {
+  it('have the versions of the driver, in the words of old and new ones', () => {
+    const old = '| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |';
+    expect(parseVersions(old)).toEqual({ driverVersion: '580.159.04', cudaVersion: '13.0' });
+    const recent = '| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |';
+    expect(parseVersions(recent)).toEqual({ driverVersion: '610.43.02', cudaVersion: '13.3' });
+    const none = '| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: N/A |';
+    expect(parseVersions(none)).toEqual({ driverVersion: '580.159.04', cudaVersion: null });
+  });
+
+  const cardsOf = (count: number) => Array.from({ length: count }, (_, index) => ({ index, uuid: uuid(index) }));
+
+  it('have the NUMA node of a card alone, as an H200 printed it', () => {
+    const matrix = '\t\u001B[4mGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\u001B[0m\nGPU0\t X \t0-15\t0\t\tN/A\n';
+    expect(parseTopology(matrix, cardsOf(1))).toEqual(new Map([[0, { numaNode: 0, links: {} }]]));
+    expect(parseTopology('No devices were found\n', cardsOf(1))).toEqual(new Map());
+  });
+
+  it('have the links between cards, without those to network cards', () => {
+    const matrix = `\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\tSYS\tPXB\t0-55\t0\t\tN/A
+GPU1\tNV18\t X \tSYS\tPXB\t0-55\tN/A\t\tN/A
+GPU2\tSYS\tSYS\t X \tSYS\t56-111\t1\t\tN/A
+NIC0\tPXB\tPXB\tSYS\t X
+`;
+    expect([...parseTopology(matrix, cardsOf(3)).values()]).toEqual([
+      { numaNode: 0, links: { [uuid(1)]: 'NV18', [uuid(2)]: 'SYS' } },
+      { numaNode: null, links: { [uuid(0)]: 'NV18', [uuid(2)]: 'SYS' } },
+      { numaNode: 1, links: { [uuid(0)]: 'SYS', [uuid(1)]: 'SYS' } },
+    ]);
+  });
+
+  it('have the version of the driver in /proc where nvidia-smi is missing', async () => {
+    const root = await procOf({ 'gpus/0000:06:00.0': information('NVIDIA H200', uuid(1)) });
+    const version =
+      'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)  \n';
+    await writeFile(join(root, 'version'), version);
+    expect(await readProcCards(join(root, 'gpus'))).toMatchObject([{ facts: { driverVersion: '580.159.04' } }]);
   });
 });
 

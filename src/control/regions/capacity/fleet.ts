@@ -10,6 +10,7 @@ import {
 import { BYTES_PER_GB } from '../../../domain/storage/disk.ts';
 import type { Drain } from '../../../domain/regions/drain.ts';
 import type { Quarantine } from '../../../domain/regions/card-health.ts';
+import type { CardFacts } from '../../../domain/regions/card-facts.ts';
 import { assignGpus, type GpuHolder, type HeldGpu } from '../../../domain/regions/fleet.ts';
 import type { MetricsSpan } from '../../../domain/compute/metrics.ts';
 import type { Usage } from '../../../engines/contract.ts';
@@ -36,6 +37,7 @@ export interface FleetGpu extends HeldGpu {
   /** Null: unknown. */
   uuid: string | null;
   slice: GpuSlice | undefined;
+  facts: CardFacts | undefined;
   /** Reasons for which it takes no launches. */
   quarantine: Quarantine[];
 }
@@ -87,8 +89,8 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
     const devices = devicesOf(drivers);
     const sick = (await quarantinesOf(read, regionId)).filter(({ isReturned }) => !isReturned);
     const gpus = assignGpus(devices, holders.map(gpuHolderOf)).map((held, nth): FleetGpu => {
-      const { id: cardId = '', uuid = null, slice } = devices[nth] ?? {};
-      return { ...held, cardId, uuid, slice, quarantine: sick.filter((one) => one.cardId === cardId) };
+      const { id: cardId = '', uuid = null, slice, facts } = devices[nth] ?? {};
+      return { ...held, cardId, uuid, slice, facts, quarantine: sick.filter((one) => one.cardId === cardId) };
     });
     const hosts = hostsOf(drivers);
     const nodePorts = counted.total.nodePorts - counted.used.nodePorts;

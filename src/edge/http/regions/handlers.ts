@@ -55,7 +55,7 @@ function fleetRegion({
       gpuNum: countGpus(ofHost),
       gpuName: Object.keys(ofHost).join(', '),
     })),
-    gpus: gpus.map(({ cardId, uuid, model, slice, holder, isExact, figures, quarantine }, index) => ({
+    gpus: gpus.map(({ cardId, uuid, model, slice, facts, holder, isExact, figures, quarantine }, index) => ({
       index,
       cardId,
       uuid,
@@ -74,6 +74,10 @@ function fleetRegion({
       powerMilliwatts: figures?.powerMilliwatts ?? null,
       temperatureCelsius: figures?.temperatureCelsius ?? null,
       slowedBy: [...(figures?.slowedBy ?? [])],
+      driverVersion: facts?.driverVersion ?? null,
+      cudaVersion: facts?.cudaVersion ?? null,
+      numaNode: facts?.numaNode ?? null,
+      links: Object.entries(facts?.links ?? {}).map(([to, kind]) => ({ uuid: to, kind })),
       quarantine: quarantine.map(({ reason }) => reason),
       findings: quarantine.map(({ reason, evidence, sinceMs }) => ({ reason, evidence, sinceUnixMs: sinceMs })),
     })),

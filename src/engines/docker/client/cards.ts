@@ -3,7 +3,10 @@
  * and UUIDs after a first use.
  */
 import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { stripVTControlCharacters } from 'node:util';
+import type { CardFacts } from '../../../domain/regions/card-facts.ts';
 import type { StartSmi } from '../cards/smi.ts';
 
 export interface MigDevice {
@@ -20,6 +23,7 @@ export interface Card {
   isMig: boolean;
   migs: readonly MigDevice[];
   isLost?: true;
+  facts?: CardFacts | undefined;
 }
 
 interface SmiAnswer {
@@ -72,9 +76,45 @@ export function parseMigs(text: string): Map<string, MigDevice[]> {
   return migs;
 }
 
+/** Reads the head of `nvidia-smi`, whose words changed with driver 610. */
+export function parseVersions(head: string): Pick<CardFacts, 'driverVersion' | 'cudaVersion'> {
+  const [, driverVersion = null] = /\b(?:Driver|KMD) Version:\s*(\d[\d.]*)/.exec(head) ?? [];
+  const [, cudaVersion = null] = /\bCUDA (?:UMD )?Version:\s*(\d[\d.]*)/.exec(head) ?? [];
+  return { driverVersion, cudaVersion };
+}
+
+const unknownPlace: Pick<CardFacts, 'numaNode' | 'links'> = { numaNode: null, links: {} };
+
+/** Reads `nvidia-smi topo -m`, by the index of each card. */
+export function parseTopology(
+  matrix: string,
+  cards: readonly Pick<Card, 'index' | 'uuid'>[],
+): Map<number, Pick<CardFacts, 'numaNode' | 'links'>> {
+  // The head is underlined.
+  const lines = stripVTControlCharacters(matrix).split('\n');
+  const rows = lines.map((line) => line.split('\t').map((cell) => cell.trim()));
+  const head = rows.find((cells) => cells.includes('GPU0')) ?? [];
+  return new Map(
+    cards.flatMap(({ index }) => {
+      const row = rows.find(([name]) => name === `GPU${index}`);
+      if (row === undefined) return [];
+      const links = cards.flatMap((other): [string, string][] => {
+        const kind = row[head.indexOf(`GPU${other.index}`)] ?? '';
+        return other.uuid === null || !/^(?:NV\d+|[A-Z]{3,4})$/.test(kind) ? [] : [[other.uuid, kind]];
+      });
+      const numaNode = row[head.indexOf('NUMA Affinity')] ?? '';
+      const place = { numaNode: /^\d+$/.test(numaNode) ? Number(numaNode) : null, links: Object.fromEntries(links) };
+      return [[index, place] as const];
+    }),
+  );
+}
+
 /** Folders have the order of the driver: by place on the bus. */
 export async function readProcCards(root = PROC): Promise<Card[]> {
-  return (await readFolders(root)).map(({ card }) => card);
+  const version = await readFile(join(root, '../version'), 'utf8').catch(() => '');
+  const driverVersion = /^NVRM version:.*?\s(\d+(?:\.\d+)+)\s/m.exec(version)?.[1];
+  const facts = driverVersion && { driverVersion, cudaVersion: null, ...unknownPlace };
+  return (await readFolders(root)).map(({ card }) => (facts ? { ...card, facts } : card));
 }
 
 async function readFolders(root: string): Promise<{ folder: string; card: Card }[]> {
@@ -120,7 +160,16 @@ export async function askSmi(start: StartSmi, root = PROC): Promise<SmiAnswer | 
   }
   if (cards.length === 0 && lost.size === 0) return null;
   const migs = cards.some(({ isMig }) => isMig) ? parseMigs(await outputOf(start, ['-L'])) : null;
-  return { cards: cards.map((card) => ({ ...card, migs: migs?.get(card.uuid ?? '') ?? [] })), lost };
+  const versions = parseVersions(await outputOf(start, []));
+  const topology = parseTopology(await outputOf(start, ['topo', '-m']), cards);
+  return {
+    cards: cards.map((card) => ({
+      ...card,
+      migs: migs?.get(card.uuid ?? '') ?? [],
+      facts: { ...versions, ...(topology.get(card.index) ?? unknownPlace) },
+    })),
+    lost,
+  };
 }
 
 /** Reads again once the names change, or while a card is lost: a call may take seconds. */

@@ -3,6 +3,7 @@
  * never made; a card with turns is given to several instances at once, without a limit of memory.
  */
 import { UNKNOWN_MODEL, type GpuSlice } from '../../../domain/regions/catalog.ts';
+import type { CardFacts } from '../../../domain/regions/card-facts.ts';
 import type { Probe } from '../../contract.ts';
 import type { Card } from './cards.ts';
 
@@ -22,6 +23,8 @@ export interface HostGpu {
   /** Names in the labels of containers that an earlier version made. */
   otherIds: readonly string[];
   isLost?: true | undefined;
+  /** Facts of the whole card. */
+  facts?: CardFacts | undefined;
 }
 
 export type GpuDriver = 'nvidia' | 'cdi';
@@ -38,7 +41,7 @@ const TURN = /~\d+$/;
 
 /** Devices of a card, by the first of their names that the engine lists; null: it lists none. */
 export function migGpus(
-  { index, uuid: cardUuid, model, memoryMiB, migs }: Card,
+  { index, uuid: cardUuid, model, memoryMiB, migs, facts }: Card,
   isListed: ((name: string) => boolean) | null,
 ): HostGpu[] {
   return migs.flatMap(({ uuid, profile }, nth) => {
@@ -58,6 +61,7 @@ export function migGpus(
       memoryMiB: memory > 0 ? memory : null,
       share: ofCard * (processors === undefined ? 1 : Number(processors) / Number(all)),
       otherIds: names.filter((name) => name !== id),
+      facts,
     };
   });
 }
@@ -81,8 +85,8 @@ export function withTurns(gpus: readonly HostGpu[], turns: GpuTurns): HostGpu[] 
 }
 
 /** Device of a probe. */
-export const deviceOf = ({ kind, name, id, memoryMiB, share, slice, card }: HostGpu) =>
-  ({ kind, name, id, memoryMiB, share, slice, card }) satisfies Probe['devices'][number];
+export const deviceOf = ({ kind, name, id, memoryMiB, share, slice, card, facts }: HostGpu) =>
+  ({ kind, name, id, memoryMiB, share, slice, card, facts }) satisfies Probe['devices'][number];
 
 /** Name of the device for the engine. */
 export const withoutTurn = (id: string): string => id.replace(TURN, '');
@@ -105,9 +109,9 @@ export function givenGpus(
 ): { gpuDriver: GpuDriver | null; gpus: HostGpu[] } {
   const names = discovered.flatMap(({ Source, ID }) => (Source === 'cdi' ? (CDI.exec(ID)?.[1] ?? []) : []));
   const whole = cards.filter(({ isMig }) => !isMig);
-  const gpuOf = ({ uuid, index, model, memoryMiB, isLost }: Card, id: string): HostGpu => {
+  const gpuOf = ({ uuid, index, model, memoryMiB, isLost, facts }: Card, id: string): HostGpu => {
     const otherIds = [String(index), uuid ?? id].filter((name) => name !== id);
-    return { kind: 'gpu', name: model, id, memoryMiB, share: 1, otherIds, ...(isLost && { isLost }) };
+    return { kind: 'gpu', name: model, id, memoryMiB, share: 1, otherIds, ...(isLost && { isLost }), facts };
   };
   const divided = cards.filter(({ isMig }) => isMig);
   if (names.length === 0) {

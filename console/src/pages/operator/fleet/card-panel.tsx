@@ -23,7 +23,7 @@ interface CardPanelProps {
   onClose: () => void;
 }
 
-export function CardPanel({ region: { regionId }, gpu, onClose }: CardPanelProps) {
+export function CardPanel({ region: { regionId, gpus }, gpu, onClose }: CardPanelProps) {
   const { fleet, operator } = useTexts();
   const [reason, setReason] = useState('');
   const { cardId, findings } = gpu;
@@ -31,7 +31,7 @@ export function CardPanel({ region: { regionId }, gpu, onClose }: CardPanelProps
   if (findings.length === 0)
     return (
       <Dialog title={title} onClose={onClose}>
-        <CardFacts gpu={gpu} />
+        <CardFacts gpu={gpu} gpus={gpus} />
       </Dialog>
     );
   return (
@@ -44,7 +44,7 @@ export function CardPanel({ region: { regionId }, gpu, onClose }: CardPanelProps
       onClose={onClose}
       act={() => api.returnCard({ regionId, cardId, reason: reason.trim() })}
     >
-      <CardFacts gpu={gpu} />
+      <CardFacts gpu={gpu} gpus={gpus} />
       <Title order={3}>{fleet.noLaunches}</Title>
       {findings.map((finding) => (
         <Finding key={finding.reason} finding={finding} />
@@ -79,12 +79,16 @@ function Finding({ finding: { reason, evidence, sinceUnixMs } }: { finding: Flee
   );
 }
 
-function CardFacts({ gpu }: { gpu: FleetGpu }) {
+function CardFacts({ gpu, gpus }: { gpu: FleetGpu; gpus: readonly FleetGpu[] }) {
   const { fleet, common } = useTexts();
   const { percent, count } = useFormat();
   const { isAdmin } = useSession();
   const { busyPercent, memoryUsedBytes: used, memoryTotalBytes: total, powerMilliwatts, temperatureCelsius } = gpu;
   const { cardId, uuid, holder, gpuSlice, slowedBy } = gpu;
+  const linked = Map.groupBy(gpu.links, ({ kind }) => kind);
+  const indexesOf = (uuids: readonly string[]): string =>
+    gpus.flatMap((one) => (one.uuid !== null && uuids.includes(one.uuid) ? `GPU ${one.index}` : [])).join(', ');
+  const links = [...linked].map(([kind, to]) => `${kind}: ${indexesOf(to.map((one) => one.uuid))}`);
   const known = (value: number | null, text: (value: number) => string): string =>
     value === null ? fleet.unknown : text(value);
   const facts: (readonly [string, ReactNode])[] = [
@@ -103,6 +107,10 @@ function CardFacts({ gpu }: { gpu: FleetGpu }) {
     ...(slowedBy.length === 0
       ? []
       : [[fleet.cardFacts.slowed, slowedBy.map((reason) => fleet.slowdowns[reason]).join(', ')] as const]),
+    ...(gpu.driverVersion === null ? [] : [[fleet.cardFacts.driver, gpu.driverVersion] as const]),
+    ...(gpu.cudaVersion === null ? [] : [[fleet.cardFacts.cuda, gpu.cudaVersion] as const]),
+    ...(gpu.numaNode === null ? [] : [[fleet.cardFacts.numaNode, String(gpu.numaNode)] as const]),
+    ...(links.length === 0 ? [] : [[fleet.cardFacts.links, links.join(' · ')] as const]),
     [
       fleet.cardFacts.holder,
       holder === null ? (
