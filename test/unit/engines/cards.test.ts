@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { distanceOf } from '../../../src/domain/regions/card-facts.ts';
 import { smiHere, smiHereOrThere, type StartSmi } from '../../../src/engines/docker/cards/smi.ts';
 import {
   askSmi,
@@ -15,7 +16,7 @@ import {
 } from '../../../src/engines/docker/client/cards.ts';
 import { givenGpus } from '../../../src/engines/docker/client/host-gpus.ts';
 import { whyNoGpus } from '../../../src/engines/docker/client/missing-gpus.ts';
-import { chooseGpus, devicesFor } from '../../../src/engines/docker/container/gpus.ts';
+import { chooseGpus, devicesFor, distances } from '../../../src/engines/docker/container/gpus.ts';
 import { hostGpu } from '../../fixtures/host-gpu.ts';
 import { cardOf, makeFakeSmi } from '../../fixtures/nvidia-smi.ts';
 
@@ -224,6 +225,44 @@ NIC0\tPXB\tPXB\tSYS\t X
       'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)  \n';
     await writeFile(join(root, 'version'), version);
     expect(await readProcCards(join(root, 'gpus'))).toMatchObject([{ facts: { driverVersion: '580.159.04' } }]);
+  });
+});
+
+describe('several GPUs of an instance', () => {
+  // Two pairs with NVLink.
+  const kinds = [
+    ['', 'SYS', 'NV4', 'SYS'],
+    ['SYS', '', 'SYS', 'NV4'],
+    ['NV4', 'SYS', '', 'SYS'],
+    ['SYS', 'NV4', 'SYS', ''],
+  ];
+  const gpus = kinds.map((row, nth) => {
+    const links = Object.fromEntries(row.flatMap((kind, other) => (kind === '' ? [] : [[uuid(other), kind]])));
+    const facts = { driverVersion: null, cudaVersion: null, numaNode: null, links };
+    return hostGpu({ id: String(nth), otherIds: [uuid(nth)], facts });
+  });
+  const near = { ...rules, distance: distances(gpus) };
+  const ids = gpus.map(({ id }) => id);
+  const held = (running: boolean, ...of: string[]) => ({ ownerId: 'bob', ids: of, running });
+
+  it('are near to each other where such are free', () => {
+    expect(chooseGpus(2, ids, [], near)?.toSorted()).toEqual(['0', '2']);
+    expect(chooseGpus(2, ids, [held(true, '2')], near)?.toSorted()).toEqual(['1', '3']);
+    expect(chooseGpus(2, ids, [held(true, '0', '1')], near)?.toSorted()).toEqual(['2', '3']);
+    expect(chooseGpus(4, ids, [], near)).toHaveLength(4);
+    expect(chooseGpus(1, ids, [], near)).toEqual(['0']);
+  });
+
+  it('are not those of stopped instances while others are free', () => {
+    expect(chooseGpus(2, ids, [held(false, '0', '1')], near)?.toSorted()).toEqual(['2', '3']);
+    expect(chooseGpus(3, ids, [held(false, '1', '3')], near)?.toSorted()).toEqual(['0', '1', '2']);
+  });
+
+  it('are nearer by more NVLinks, then by fewer parts of the PCIe between them', () => {
+    const order = ['NV18', 'NV1', 'PIX', 'PXB', 'PHB', 'NODE', 'SYS', undefined];
+    const distancesInOrder = order.map(distanceOf);
+    expect(distancesInOrder).toEqual(distancesInOrder.toSorted((a, b) => a - b));
+    expect(new Set(distancesInOrder).size).toBe(order.length);
   });
 });
 

@@ -3,12 +3,14 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
+import { distanceOf } from '../../../domain/regions/card-facts.ts';
 import { UNKNOWN_MODEL } from '../../../domain/regions/catalog.ts';
 import { gpuNameIn } from '../../../domain/regions/placement.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault } from '../../../docker/faults.ts';
 import type { EngineSpec } from '../../contract.ts';
+import { uuidOf } from '../cards/card-watch.ts';
 import { currentGpuId, excludes, withoutTurn, type HostGpu, type TurnsAmong } from '../client/host-gpus.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
@@ -23,15 +25,21 @@ interface Holder {
   running: boolean;
 }
 
+interface ChoiceRules {
+  ownerId: string;
+  among: TurnsAmong;
+  distance?: (a: string, b: string) => number;
+}
+
 /**
  * Turns on cards of the owner first, then unassigned GPUs, then GPUs of stopped holders. Null: too
- * few. `among`: accounts to share a card.
+ * few. `among`: accounts to share a card. Several GPUs are near to each other where such are free.
  */
 export function chooseGpus(
   count: number,
   devices: readonly string[],
   holders: readonly Holder[],
-  { ownerId, among }: { ownerId: string; among: TurnsAmong },
+  { ownerId, among, distance = () => 1 }: ChoiceRules,
 ): string[] | null {
   const running = holders.filter((holder) => holder.running);
   const onCard = (id: string, all: readonly Holder[]): Holder[] =>
@@ -44,7 +52,23 @@ export function chooseGpus(
     return holders.some(({ ids }) => ids.some((other) => excludes(id, other))) ? 2 : 1;
   };
   const free = devices.filter(isFree).toSorted((a, b) => rank(a) - rank(b));
-  return free.length < count ? null : free.slice(0, count);
+  if (free.length < count) return null;
+  const between = (a: string, b: string): number => (a === b ? 0 : distance(a, b));
+  const around = (id: string): string[] =>
+    free.toSorted((a, b) => rank(a) - rank(b) || between(id, a) - between(id, b)).slice(0, count);
+  const width = (ids: readonly string[]): number =>
+    ids.reduce((sum, a) => sum + ids.reduce((of, b) => of + between(a, b), 0), 0);
+  const sets = free.map(around);
+  return sets.reduce((best, set) => (width(set) < width(best) ? set : best), sets[0] ?? []);
+}
+
+/** Distance of two GPUs of the host. */
+export function distances(gpus: readonly HostGpu[]): (a: string, b: string) => number {
+  const byId = new Map(gpus.map((gpu) => [gpu.id, gpu]));
+  return (a, b) => {
+    const [one, other] = [byId.get(a), byId.get(b)];
+    return distanceOf(one?.facts?.links[(other && uuidOf(other)) ?? '']);
+  };
 }
 
 const idOf = (found: Record<string, string>): InstanceId => instanceId(found[labels.id] ?? '');
@@ -117,7 +141,7 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
           const fit = devices.filter((device) => withoutGpus?.has(device) !== true);
-          const rules = { ownerId, among: facts.turnsAmong };
+          const rules = { ownerId, among: facts.turnsAmong, distance: distances(facts.gpus) };
           const chosen = chooseGpus(count, fit, await listOthers(id, facts, signal), rules);
           if (chosen === null) throw gpusTaken();
           const created = await create(chosen);
