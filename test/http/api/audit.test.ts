@@ -314,8 +314,7 @@ test('records each request of each route that may change something, and no read 
       const request = { method, url: path.replace(':id', 'x').replace('*', 'x'), headers };
       await app.inject({ ...request, method: method as 'GET' });
       found.push(`${method} ${path}`);
-      const isRead =
-        name === undefined ? ['GET', 'HEAD'].includes(method) || path === CLEAR_PATH : routeOf(name).reads;
+      const isRead = name === undefined ? ['GET', 'HEAD'].includes(method) || path === CLEAR_PATH : routeOf(name).reads;
       const needsRole = name !== undefined && ['operator', 'admin'].includes(routeOf(name).who);
       const recordedAs = routesOf.get(requestId);
       if (path === SIGN_ON_PATHS.callback) expect(recordedAs).toBe('signOn');
