@@ -57,11 +57,9 @@ if (settings.version !== 'kept') {
 if (settings.dialTo !== null) {
   const { dialTo } = settings;
   const { engine } = drivers;
+  const dial = engine.dial.bind(engine);
   const here = (): Socket => connect({ host: '127.0.0.1', port: dialTo, noDelay: true });
-  drivers.engine = {
-    ...engine,
-    dial: async (id, port, signal) => (port === SSH_PORT ? engine.dial(id, port, signal) : here()),
-  };
+  engine.dial = async (id, port, signal) => (port === SSH_PORT ? dial(id, port, signal) : here());
 }
 
 async function offerSmallType(): Promise<null> {
@@ -79,16 +77,14 @@ async function offerSmallType(): Promise<null> {
 const nextAsk: ((atMs: number) => void)[] = [];
 /** Milliseconds of the first `ensure` of each instance. */
 const ensureMs = new Map<string, number>();
-const { engine: wakened } = drivers;
-drivers.engine = {
-  ...drivers.engine,
-  ensure: async (spec, ...given) => {
-    const beganMs = performance.now();
-    nextAsk.shift()?.(beganMs);
-    const observation = await wakened.ensure(spec, ...given);
-    if (!ensureMs.has(spec.id)) ensureMs.set(spec.id, performance.now() - beganMs);
-    return observation;
-  },
+// In place: states of images are kept by the engine.
+const ensure = drivers.engine.ensure.bind(drivers.engine);
+drivers.engine.ensure = async (spec, ...given) => {
+  const beganMs = performance.now();
+  nextAsk.shift()?.(beganMs);
+  const observation = await ensure(spec, ...given);
+  if (!ensureMs.has(spec.id)) ensureMs.set(spec.id, performance.now() - beganMs);
+  return observation;
 };
 
 /** Milliseconds from the next durable launch to the reconcile's first engine request. */
