@@ -22,7 +22,7 @@ const FIRST_BARE_PORT = 29_500;
 const POLL_MS = 2;
 /** Pause between measurements, for the engine's last events. */
 const SETTLE_MS = 100;
-const IMAGE_DEADLINE_MS = 600_000;
+export const IMAGE_DEADLINE_MS = 600_000;
 export const LAUNCH_DEADLINE_MS = 60_000;
 const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 const OVER_SHARE = 0.15;
@@ -30,7 +30,7 @@ const OVER_MS = 30;
 
 type Client = ReturnType<Berth['client']>;
 
-interface Took {
+export interface Took {
   startedMs: number;
   readyMs: number;
 }
@@ -82,14 +82,14 @@ export const banner = (host: string): Promise<boolean> =>
   });
 
 /** Bare client: copies `model` under another name, with other ports and folders. */
-function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: string) {
+export function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: string, firstPort: number) {
   let count = 0;
   return async (): Promise<Took> => {
     const number = count++;
     const options = await bareOptions(model, {
-      name: `berth-bench-bare-${process.pid}-${number}`,
+      name: `berth-bench-bare-${process.pid}-${firstPort}-${number}`,
       folder: join(folder, `bare-${number}`),
-      firstPort: FIRST_BARE_PORT + 2 * (number % 100),
+      firstPort: firstPort + 2 * (number % 100),
     });
     const beganMs = performance.now();
     const container = await docker.createContainer(options);
@@ -107,6 +107,9 @@ function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: st
   };
 }
 
+export const imageIsReady = async (client: Client): Promise<boolean> =>
+  (await client.listImages(PAGE)).images[0]?.state === 'Ready';
+
 export const launch: Bench = {
   title: 'a launch on the container engine, image present: create call to Running, one at a time',
   async run({ folder, flags, say }) {
@@ -117,13 +120,12 @@ export const launch: Bench = {
     const client = berth.client(token);
     const living = new Set<string>();
     try {
-      const ready = async (): Promise<boolean> => (await client.listImages(PAGE)).images[0]?.state === 'Ready';
-      await until(ready, IMAGE_DEADLINE_MS, 200, 'the default image is not Ready');
+      await until(() => imageIsReady(client), IMAGE_DEADLINE_MS, 200, 'the default image is not Ready');
       // Permanent: keeps the account's network, and is the model of the bare client.
       const first = await launched(berth, client);
       living.add(first.id);
       const model = await docker.getContainer(containerName(instanceIdOf(first.id))).inspect();
-      const bare = makeBare(docker, model, folder);
+      const bare = makeBare(docker, model, folder, FIRST_BARE_PORT);
       const ours = async (): Promise<Took> => {
         const { id, readyMs } = await launched(berth, client);
         living.add(id);

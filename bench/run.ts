@@ -22,6 +22,7 @@ import { gatewayStreams } from './gateway-streams.ts';
 import { gatewayUpgrades } from './gateway-upgrades.ts';
 import { hostile } from './hostile.ts';
 import { isolation } from './isolation.ts';
+import { launchCard } from './launch-card.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { againstRelease, keepRelease, keepSection, sectionOf } from './lib/results.ts';
@@ -42,6 +43,7 @@ const benches: Record<string, Bench> = {
   logins,
   hostile,
   launch,
+  'launch-card': launchCard,
   'first-cell': firstCell,
   'user-namespaces': userNamespaces,
   burst,
@@ -79,7 +81,10 @@ const commit = execFileSync('git', ['describe', '--always', '--dirty', '--abbrev
 
 const say = (text: string): void => console.error(text);
 
-for (const name of named.length > 0 ? named : names) {
+/** `scripts/bench.mjs` starts it alone, beside an engine of its own. */
+const usual = names.filter((name) => name !== 'launch-card');
+
+for (const name of named.length > 0 ? named : usual) {
   const bench = benches[name];
   if (!bench) continue;
   const folder = await mkdtemp(join(tmpdir(), 'berth-bench-'));

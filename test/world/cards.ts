@@ -164,7 +164,7 @@ exit; fi
 every=
 for word; do case $word in
   --query-gpu=*) fields=$(echo "\${word#*=}" | tr , ' ') ;;
-  --loop=*) every=1 ;;
+  --loop=*) every=\${word#*=} ;;
 esac; done
 while
 while read -r index uuid memory mig name; do
