@@ -7,6 +7,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { DatabaseSync } from 'node:sqlite';
 import Docker from 'dockerode';
+import { errorText } from '../src/domain/kernel/unknown-error.ts';
 import { diskKinds, poolNames } from '../src/domain/storage/disk.ts';
 import { installationLabel } from '../src/engines/labels.ts';
 import { readConfig } from '../src/main/config.ts';
@@ -15,7 +16,14 @@ import { removeChains } from './lib/packet-filter.ts';
 import { removeDataFolder } from './lib/remove-data-folder.mjs';
 import { runCommand, say, Unready } from './lib/run.mjs';
 
-const config = readConfig(process.env);
+const config = (() => {
+  try {
+    return readConfig(process.env);
+  } catch (error) {
+    process.stderr.write(`${errorText(error)}\n`);
+    return process.exit(1);
+  }
+})();
 
 /** What Berth keeps in a pool, which may have files of others beside. */
 const OF_POOLS = [...diskKinds, '.empty', '.reflink', '.berth-installation', '.berth-installation.new'];
@@ -69,6 +77,11 @@ async function confirm(installation: string, roots: readonly string[]): Promise<
 
 async function removeEngineObjects(installation: string): Promise<void> {
   const docker = new Docker();
+  await docker.ping().catch((error: unknown) => {
+    throw new Unready(
+      `The container engine does not answer (${errorText(error)}): start it, so that its parts are removed`,
+    );
+  });
   const filters = { label: [installationLabel(installation)] };
   for (const { Id } of await docker.listContainers({ all: true, filters }))
     await docker.getContainer(Id).remove({ force: true, v: true });
@@ -94,7 +107,7 @@ await runCommand(async () => {
     try {
       return lockFolder(config.dataFolder);
     } catch (error) {
-      throw new Unready(error instanceof Error ? error.message : String(error));
+      throw new Unready(errorText(error));
     }
   })();
   if (config.engine === 'docker') await removeEngineObjects(installation);

@@ -23,7 +23,7 @@ const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
 /** A row whose reconciles fail again and again is retried after 5, 10, 20 … s. */
 const LONGEST_RETRY_MS = 60_000;
-/** Largest share of time for checks of up to half a second: each finished reconcile requests one. */
+/** Largest share of time for checks of up to half a second: each reconcile asks for one. */
 const CHECK_SHARE = 0.1;
 /** Smaller corrections of the date delay nothing that matters. */
 const SLACK_MS = 1_000;

@@ -30,11 +30,12 @@ afterAll(async () => {
   await inside?.stop();
 });
 
-const uninstall = (...args: string[]) =>
+const uninstallWith = (settings: Record<string, string>, ...args: string[]) =>
   run(process.execPath, ['scripts/uninstall.mjs', ...args], {
     cwd: root,
-    env: { ...process.env, BERTH_DATA: inside.folder, BERTH_POOL: POOL },
+    env: { ...process.env, BERTH_DATA: inside.folder, BERTH_POOL: POOL, ...settings },
   });
+const uninstall = (...args: string[]) => uninstallWith({}, ...args);
 
 const rulesOf = async (installation: string): Promise<string[]> => {
   const { stdout } = await run('iptables-save', { maxBuffer: 2 ** 26 });
@@ -58,6 +59,13 @@ test('removes an installation after its server has stopped, and nothing of anoth
   onTestFinished(() => foreign.remove());
   await expect(uninstall('--yes')).rejects.toThrow(/in use by another Berth/);
   await inside.server.stop();
+  await expect(uninstallWith({ BERTH_LISTEN: 'x' })).rejects.toMatchObject({
+    stderr: expect.stringMatching(/^The configuration is wrong:\n  BERTH_LISTEN: [^\n]*\n$/),
+  });
+  const away = `unix://${inside.folder}/no-engine.sock`;
+  await expect(uninstallWith({ DOCKER_HOST: away }, '--yes')).rejects.toMatchObject({
+    stderr: expect.stringMatching(/^The container engine does not answer \([^\n]*\): start it[^\n]*\n$/),
+  });
   await expect(uninstall()).rejects.toThrow(/would remove installation .*Add -- --yes/);
   expect(await ownedNames(installation)).toContain(`/berth-${id}`);
   expect(await pathsHere()).not.toEqual([]);
