@@ -123,6 +123,23 @@ test.each<[string, Partial<SignOnRules>, Record<string, unknown>, RegExp]>([
   expect(line?.facts).toHaveProperty('value');
 });
 
+const otherAccountOf = ({ text }: Visit): string => {
+  const [, link = ''] = /<a href="([^"]+)">Log in with another account<\/a>/.exec(text) ?? [];
+  return edge.origin + link.replaceAll('&#38;', '&');
+};
+
+test('lets a person log in with another account after a refusal', async () => {
+  const browser = newBrowser();
+  person({ email: 'x@example.com' });
+  const refused = await logIn(browser, '?to=/instances');
+  const { name } = person();
+  const back = await browser.open(otherAccountOf(refused), ({ pathname }) => pathname === '/instances');
+  expect([back.status, back.url.origin]).toEqual([303, edge.origin]);
+  expect((await clientOf(browser).userInfo()).username).toBe(name);
+  const outcomes = (await api.wired.audited()).filter(({ route }) => route === 'signOn').map(({ outcome }) => outcome);
+  expect(outcomes.slice(-2)).toEqual(['forbidden', 'ok']);
+});
+
 test('keeps the role of a person whose groups are missing, and logs that', async () => {
   current = { ...rules, rolesByGroup: new Map([['bosses', 'admin' as const]]) };
   const { sub, name } = person({ groups: ['bosses'] });
@@ -183,11 +200,9 @@ test('finishes a login in the browser that began it, once, and with its own stat
     state: begun.searchParams.get('state') ?? '',
     iss: origin,
   });
-  expectRefused(
-    await denied.open(`${edge.origin}${begun.pathname}?${refusal}`),
-    401,
-    /refused the login \(access_denied\)/,
-  );
+  const visit = await denied.open(`${edge.origin}${begun.pathname}?${refusal}`);
+  expectRefused(visit, 401, /refused the login \(access_denied\)/);
+  expect(otherAccountOf(visit)).toContain('prompt=select_account');
 });
 
 test('finishes several logins of a browser, and leads on from a callback that comes too late', async () => {

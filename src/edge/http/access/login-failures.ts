@@ -138,6 +138,6 @@ export function refusalOf({ by }: LoginFailure, error: unknown, issuer: string):
   const message =
     refused === null
       ? `the answer of the login provider ${issuer} is not valid: log in again`
-      : `the login provider ${issuer} refused the login (${refused}): log in again`;
+      : `the login provider ${issuer} refused the login (${refused}): log in again, with another account if it refuses this one`;
   return new Refusal('not_logged_in', message);
 }

@@ -75,7 +75,8 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
   const refuse = (request: FastifyRequest, reply: FastifyReply, error: unknown, back: Back): FastifyReply =>
     refuseOnPage(request, reply, error, (trouble, texts) => {
       if (loginProvider === null) return failurePage(trouble, texts);
-      const isRefused = error instanceof Refusal && (error.code === 'forbidden' || error.code === 'name_taken');
+      const atProvider = parameterOf(request, 'error') === undefined ? [] : ['not_logged_in'];
+      const isRefused = error instanceof Refusal && ['forbidden', 'name_taken', ...atProvider].includes(error.code);
       const link = isRefused
         ? { href: signOnAddress(back, { prompt: CHOOSE_ACCOUNT }), text: texts.logInOtherwise }
         : { href: signOnAddress(back), text: texts.logInAgain };
