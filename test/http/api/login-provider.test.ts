@@ -1,6 +1,6 @@
 /** Logins by differently configured providers of OpenID Connect, and reports of their faults. */
 import { readFile } from 'node:fs/promises';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { LoginProviderSettings } from '../../../src/edge/http/access/login-provider.ts';
 import { freePort } from '../../fixtures/free-port.ts';
 import { Browser, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
@@ -117,6 +117,40 @@ test.each<[string, string, Partial<LoginProviderSettings>, () => unknown]>([
     () => provider.inIdToken.set(provider.visitor.sub, { nbf: Math.floor(Date.now() / 1_000) + 90 }),
   ],
   ['a user info that refuses', '/me answers 403', {}, () => replace('/me', { status: 403 })],
+  [
+    'a signature by an algorithm that the metadata do not list',
+    'is not valid (unexpected JWT "alg" header parameter)',
+    {},
+    async () =>
+      replace(DISCOVERY, {
+        body: JSON.stringify({ ...(await metadataOf()), id_token_signing_alg_values_supported: ['ES256'] }),
+      }),
+  ],
+  [
+    'a token endpoint that sends no ID token',
+    'is not valid ("response" body "id_token" property must be a string)',
+    {},
+    () => replace('/token', { body: '{"access_token":"a","token_type":"Bearer"}' }),
+  ],
+  [
+    'an ID token that is none',
+    'is not valid (failed to parse JWT Header',
+    {},
+    () => replace('/token', { body: '{"access_token":"a","id_token":"a.b.c","token_type":"Bearer"}' }),
+  ],
+  [
+    'a user info that is no token as it says',
+    'is not valid (Invalid JWT)',
+    {},
+    () => replace('/me', { type: 'application/jwt', body: 'x' }),
+  ],
+  [
+    'metadata without an address of the login page',
+    'have "/auth" as "authorization_endpoint", which is no address',
+    {},
+    async () =>
+      replace(DISCOVERY, { body: JSON.stringify({ ...(await metadataOf()), authorization_endpoint: '/auth' }) }),
+  ],
 ])('tells the operator of %s, and the person that it is not theirs', async (_, why, settings, spoil) => {
   newPerson(provider);
   const { loginProvider, logged, logIn } = await setUp(provider, settings);
@@ -169,13 +203,71 @@ test('forgets a wrong secret with the next login', async () => {
   expect(loginProvider.trouble()).toBeNull();
 });
 
-test('reads the keys of the provider again after a token of an unknown one', async () => {
-  const { logIn } = await setUp(provider);
+test.each<[string, () => void]>([
+  ['an unknown one', () => replace('/jwks', { body: '{"keys":[]}' })],
+  ['another one with the same ID', () => void (provider.showsAnotherKey = true)],
+])('reads the keys of the provider again after a token of %s', async (_, spoil) => {
+  const { loginProvider, logIn } = await setUp(provider);
   newPerson(provider);
-  replace('/jwks', { body: '{"keys":[]}' });
-  expectRefused(await logIn(), 401, /is not valid: log in again/);
+  spoil();
+  onTestFinished(() => void (provider.showsAnotherKey = false));
+  expectRefused(await logIn(), 503, /does not answer: try again in a moment/);
+  expect(loginProvider.trouble()).toContain('verifies the ID token');
   provider.replaced.clear();
+  provider.showsAnotherKey = false;
   expect((await logIn()).status).toBe(303);
+});
+
+test('reads the metadata again after a failure, and after a while', async () => {
+  const { loginProvider, logIn, edge } = await setUp(provider);
+  newPerson(provider);
+  const metadata = await metadataOf();
+  const changed = { ...metadata, token_endpoint: `${provider.issuer}/moved` };
+  replace('/moved', { status: 404 });
+  replace(DISCOVERY, { body: JSON.stringify(changed) });
+  expectRefused(await logIn(), 503, OPERATORS);
+  expect(loginProvider.trouble()).toContain('/moved answers 404');
+  provider.replaced.delete(DISCOVERY);
+  expect((await logIn()).status).toBe(303);
+
+  replace(DISCOVERY, { body: JSON.stringify({ ...metadata, authorization_endpoint: `${provider.issuer}/new` }) });
+  const isAway = ({ origin }: URL): boolean => origin === provider.issuer;
+  const asked = async (): Promise<string> =>
+    (await new Browser().open(`${edge.origin}/api/user/oidc/login`, isAway)).url.pathname;
+  expect(await asked()).toBe('/auth');
+  vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 61_000);
+  onTestFinished(() => void vi.restoreAllMocks());
+  expect(await asked()).toBe('/new');
+});
+
+test('calls too many requests an outage, and lets people log in where the logout has no address', async () => {
+  const metadata = await metadataOf();
+  replace(DISCOVERY, { body: JSON.stringify({ ...metadata, end_session_endpoint: '/session/end' }) });
+  const { loginProvider, logged, logIn } = await setUp(provider);
+  newPerson(provider);
+  await loginProvider.check();
+  expect(logged).toEqual([expect.stringContaining('"/session/end" as "end_session_endpoint", which is no address')]);
+  expect(await loginProvider.logoutUrl(null)).toBeNull();
+  expect((await logIn()).status).toBe(303);
+  replace('/token', { status: 429, body: JSON.stringify({ error: 'slow_down' }) });
+  expectRefused(await logIn(), 503, /does not answer: try again in a moment/);
+});
+
+test.each<[string, number, RegExp]>([
+  ['iss=https://else.example&code=x', 503, OPERATORS],
+  ['code=x&code=y', 401, /is not valid: log in again/],
+  ['token=x', 401, /is not valid: log in again/],
+  ['error=invalid_scope', 503, OPERATORS],
+])('shows no callback on the health page that anybody can write: %s', async (query, status, why) => {
+  const { loginProvider, logged, edge } = await setUp(provider);
+  const browser = new Browser({ [PUBLIC]: edge.origin });
+  const isAway = ({ origin }: URL): boolean => origin === provider.issuer;
+  const { url } = await browser.open(`${edge.origin}/api/user/oidc/login`, isAway);
+  const iss = query.includes('iss=') ? '' : `&iss=${provider.issuer}`;
+  const back = `${edge.origin}/api/user/oidc/callback?state=${url.searchParams.get('state')}${iss}&${query}`;
+  expectRefused(await browser.open(back), status, why);
+  expect(logged).toHaveLength(1);
+  expect(loginProvider.trouble()).toBeNull();
 });
 
 test('blames no set-up for a code that a person made up', async () => {

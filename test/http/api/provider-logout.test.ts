@@ -1,6 +1,6 @@
 /** Logouts that reach the login provider, and those that it tells Berth about. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
 import type { LoginProviderSettings } from '../../../src/edge/http/access/login-provider.ts';
 import { Browser, CLIENT, startProvider, type TestProvider } from '../../fixtures/login-provider.ts';
@@ -157,6 +157,19 @@ test('refuses a logout token the second time, of another key, without a signatur
   expect((await send([unsigned, body, ''].join('.'))).status).toBe(400);
   expect((await send([head, body, signature].join('.'), 'application/json')).status).toBe(400);
   expect(await goesOn(client)).toBe(true);
+});
+
+test('reads the keys for logout tokens again with the metadata', async () => {
+  const { loginProvider } = makeProviderOf(provider);
+  const read = async () => loginProvider.readLogout(await provider.sign(logoutClaims({ sub: 'a' })));
+  provider.showsAnotherKey = true;
+  await expect(read().finally(() => (provider.showsAnotherKey = false))).rejects.toThrow(
+    /signature verification failed/,
+  );
+  const later = performance.now() + 61_000;
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(later);
+  onTestFinished(() => void clock.mockRestore());
+  expect(await read()).toEqual({ subject: 'a', sid: null });
 });
 
 test('keeps the cookies of logins below the path of the API, whatever letters a state has', async () => {

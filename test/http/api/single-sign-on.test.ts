@@ -276,7 +276,7 @@ test('refuses an ID token whose signature is not of a key of the provider', asyn
   });
   provider.showsAnotherKey = true;
   const login = await new Browser({ [PUBLIC]: fresh.origin }).open(`${fresh.origin}/api/user/oidc/login`);
-  expectRefused(login, 401, /is not valid: log in again/);
+  expectRefused(login, 503, /try again in a moment/);
   expect(await accounts(name)).toEqual([]);
 });
 

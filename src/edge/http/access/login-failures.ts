@@ -1,6 +1,7 @@
 /** Causes of failed logins by a provider: words for the operator, and a refusal for the person. */
 import * as openid from 'openid-client';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
+import { errorText } from '../../../domain/kernel/unknown-error.ts';
 
 export interface LoginFailure {
   /** Responsible party; `provider`: an outage, or too many requests. */
@@ -19,6 +20,17 @@ interface Asked {
 
 export class UnsupportedProvider extends Error {}
 
+/** Faults in the query of the callback, which anybody can write: no evidence about the provider. */
+export function isOfCallback(error: unknown): boolean {
+  if (error instanceof openid.AuthorizationResponseError) return true;
+  const isInvalid = error instanceof openid.ClientError && UNUSABLE.has(error.code ?? '');
+  if (!isInvalid || !(error.cause instanceof Error) || error.cause instanceof DOMException) return false;
+  const { cause: details } = error.cause;
+  return details === undefined || memberOf(details, 'parameters') !== undefined;
+}
+
+const UNUSABLE = new Set(['OAUTH_INVALID_RESPONSE', 'OAUTH_UNSUPPORTED_OPERATION']);
+
 export function failureOf(error: unknown, { issuer, step }: Asked): LoginFailure {
   if (error instanceof UnsupportedProvider) return explained('operator', error.message);
   if (error instanceof openid.AuthorizationResponseError) return refusedAtProvider(error);
@@ -30,12 +42,17 @@ export function failureOf(error: unknown, { issuer, step }: Asked): LoginFailure
     (error instanceof TypeError && networkFailure(error, issuer)) ||
     (error instanceof openid.ClientError && invalidAnswer(error, { issuer, step }));
   if (known) return known;
+  const reason = error instanceof Error && error.cause instanceof Error ? error.cause.message : errorText(error);
   if (step === 'discovery') {
     const text = `${issuer} is no provider of OpenID Connect, or its metadata is not valid: check BERTH_OIDC_ISSUER`;
     return { by: 'operator', text, isExplained: false };
   }
-  const text = 'the answer that the browser brought, or that the provider gave for it, is not valid';
-  return { by: 'person', text, isExplained: false };
+  if (isOfCallback(error)) {
+    const text = `the answer that the browser brought is not valid (${reason})`;
+    return { by: 'person', text, isExplained: false };
+  }
+  const text = `an answer of the login provider ${issuer} is not valid (${reason})`;
+  return { by: 'operator', text, isExplained: false };
 }
 
 const described = ({ error, error_description: more }: { error: string; error_description?: string | undefined }) =>
@@ -48,6 +65,7 @@ const WRONG_REQUEST = new Set([
   'unsupported_response_type',
   'request_not_supported',
 ]);
+const isBusy = (status: number): boolean => status >= 500 || status === 429;
 const OUTAGE = new Set(['server_error', 'temporarily_unavailable']);
 
 function refusedAtProvider(error: openid.AuthorizationResponseError): LoginFailure {
@@ -63,7 +81,7 @@ const WRONG_SECRET =
 function refusedByEndpoint(error: openid.ResponseBodyError): LoginFailure {
   const said = `${error.response.url} refused the request (${described(error)})`;
   if (error.error === 'invalid_grant') return explained('person', said);
-  if (OUTAGE.has(error.error) || error.status >= 500) return explained('provider', said);
+  if (OUTAGE.has(error.error) || isBusy(error.status)) return explained('provider', said);
   if (error.error !== 'invalid_client' && error.error !== 'unauthorized_client') return explained('operator', said);
   return explained('operator', `the provider refuses the client or its secret (${described(error)}): ${WRONG_SECRET}`);
 }
@@ -98,7 +116,7 @@ function invalidAnswer(error: openid.ClientError, { issuer, step }: Asked): Logi
     const { url, status } = cause;
     const kind = code === 'OAUTH_RESPONSE_IS_NOT_JSON' ? ` with ${cause.headers.get('content-type')}, not JSON` : '';
     const text = `${url} answers ${status}${kind}`;
-    if (status >= 500 || status === 429) return explained('provider', text);
+    if (isBusy(status)) return explained('provider', text);
     return explained('operator', step === 'discovery' ? `${text}: check BERTH_OIDC_ISSUER` : text);
   }
   if (step === 'discovery' && code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') {
@@ -107,19 +125,40 @@ function invalidAnswer(error: openid.ClientError, { issuer, step }: Asked): Logi
     return explained('operator', text);
   }
   const details = cause instanceof Error ? cause.cause : undefined;
+  if (code === 'OAUTH_KEY_SELECTION_FAILED' || memberOf(details, 'signature') !== undefined) {
+    const text = `no key that the login provider ${issuer} publishes verifies the ID token: the next login reads the keys again`;
+    return explained('provider', text);
+  }
+  const parameters = memberOf(details, 'parameters');
+  if (parameters instanceof URLSearchParams) {
+    const named = JSON.stringify(parameters.get('iss'));
+    return explained(
+      'operator',
+      `the callback has ${named} as "iss", not ${JSON.stringify(issuer)}: check BERTH_OIDC_ISSUER`,
+    );
+  }
+  const claims = memberOf(details, 'claims');
   const claim = memberOf(details, 'claim');
   if (typeof claim !== 'string') return null;
-  const value = memberOf(memberOf(details, 'claims'), claim);
+  const value = memberOf(claims, claim);
   if (code === 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED') {
-    const apartS = Math.abs(Number(value) - Number(memberOf(details, 'now')));
-    const text = `the clocks of the login provider and of this machine differ: "${claim}" of the ID token is ${apartS} s off; set both by NTP`;
+    // The end says nothing of the clocks: a token lasts as long as the provider likes.
+    const [name, atS] = claim === 'exp' ? ['iat', memberOf(claims, 'iat')] : [claim, value];
+    const apartS = Math.abs(Number(atS) - Number(memberOf(details, 'now')));
+    const text = `the clocks of the login provider and of this machine differ: "${name}" of the ID token is ${apartS} s off; set both by NTP`;
     return explained('operator', text);
   }
-  if (code !== 'OAUTH_JWT_CLAIM_COMPARISON_FAILED' || (claim !== 'iss' && claim !== 'aud')) return null;
-  const expected = JSON.stringify(memberOf(details, 'expected'));
+  if (code !== 'OAUTH_JWT_CLAIM_COMPARISON_FAILED') return null;
+  // A code of another login, brought here.
+  if (claim === 'nonce') return explained('person', 'the ID token is of another login');
+  const said = `the ID token has ${JSON.stringify(value)} as "${claim}"`;
+  const expected = memberOf(details, 'expected');
+  if (claim === 'aud' && expected === undefined) {
+    const text = `${said}, and names none of them as "azp": let the provider name BERTH_OIDC_CLIENT_ID there, or as the only audience`;
+    return explained('operator', text);
+  }
   const setting = claim === 'iss' ? 'BERTH_OIDC_ISSUER' : 'BERTH_OIDC_CLIENT_ID';
-  const text = `the ID token has ${JSON.stringify(value)} as "${claim}", not ${expected}: check ${setting}`;
-  return explained('operator', text);
+  return explained('operator', `${said}, not ${JSON.stringify(expected)}: check ${setting}`);
 }
 
 const memberOf = (value: unknown, name: string): unknown =>

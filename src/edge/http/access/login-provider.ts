@@ -4,7 +4,7 @@ import type { Log } from '../../../control/index.ts';
 import { claimsOf, type Claims } from '../../../domain/access/sign-on-claims.ts';
 import { lacksClaims, readsGroups, type SignOnRules } from '../../../domain/access/sign-on-rules.ts';
 import { makeLogoutTokens, type EndedLogin } from './logout-token.ts';
-import { failureOf, refusalOf, UnsupportedProvider } from './login-failures.ts';
+import { failureOf, isOfCallback, refusalOf, UnsupportedProvider } from './login-failures.ts';
 
 const authentications = {
   client_secret_basic: openid.ClientSecretBasic,
@@ -62,6 +62,10 @@ export interface OwnLoginProvider extends LoginProvider {
 
 const TIMEOUT_S = 10;
 const RECHECK_MS = 10_000;
+/** Life of the metadata, and of the keys with them. */
+const METADATA_MS = 60_000;
+/** Needed for each login. */
+const ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as const;
 
 export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log, 'warn'>): OwnLoginProvider {
   const { issuer, displayName, clientId, clientSecret, scopes, redirectUri, rules } = settings;
@@ -83,7 +87,10 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
     try {
       const options = { timeout: TIMEOUT_S, execute };
       const config = await openid.discovery(new URL(issuer), clientId, clientSecret, authenticate, options);
-      tokenAuthOf(settings.tokenAuth, config.serverMetadata());
+      const metadata = config.serverMetadata();
+      tokenAuthOf(settings.tokenAuth, metadata);
+      const missing = ENDPOINTS.find((name) => !URL.canParse(metadata[name] ?? ''));
+      if (missing !== undefined) throw new UnsupportedProvider(noAddress(missing, metadata[missing]));
       troubles.discovery = null;
       return config;
     } catch (error) {
@@ -92,16 +99,21 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
     }
   };
 
-  /** Asks the provider once; again after a failure. */
-  const configuration = (): Promise<openid.Configuration> => (discovered ??= discover());
+  /** Asks the provider again after a while, and after a failure that is not the person's. */
+  const configuration = (): Promise<openid.Configuration> => {
+    if (performance.now() - askedAtMs > METADATA_MS) discovered = null;
+    return (discovered ??= discover());
+  };
 
   /** Logs the cause, and returns the refusal of the login. */
   const failed = (error: unknown, step: keyof typeof troubles): Error => {
     const failure = failureOf(error, { issuer, step });
     const { by, text, isExplained } = failure;
-    const fromBrowser = error instanceof openid.AuthorizationResponseError;
     if (step === 'discovery' && troubles.discovery === text) return refusalOf(failure, error, issuer);
-    if (by !== 'person' && !fromBrowser) troubles[step] = text;
+    if (by !== 'person' && !isOfCallback(error)) {
+      troubles[step] = text;
+      discovered = null;
+    }
     log.warn({ issuer, ...(isExplained ? {} : { err: error }) }, `a login by the provider is not possible: ${text}`);
     return refusalOf(failure, error, issuer);
   };
@@ -125,17 +137,8 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
       troubles.login = null;
       return { claims: claimsOf(rules, [claims, more]), idToken: tokens.id_token ?? '' };
     } catch (error) {
-      // The library keeps keys for a minute at least: the next login reads those of today.
-      if (error instanceof openid.ClientError && error.code === 'OAUTH_KEY_SELECTION_FAILED') discovered = null;
       throw failed(error, 'login');
     }
-  };
-
-  const groupsNotice = ({ claims_supported: offered }: openid.ServerMetadata): string | null => {
-    const claim = rules.groupsClaim.split('.')[0] ?? '';
-    if (!readsGroups(rules) || scopes.split(' ').includes(claim)) return null;
-    if (Array.isArray(offered) && offered.includes(claim)) return null;
-    return `settings read groups from the claim "${rules.groupsClaim}", and neither BERTH_OIDC_SCOPES nor the metadata of the login provider name it: make sure that the provider sends it, and try a token with npm run admin -- sign-on-check`;
   };
 
   return {
@@ -162,16 +165,16 @@ export function makeLoginProvider(settings: LoginProviderSettings, log: Pick<Log
     async logoutUrl(idToken) {
       if (!settings.endsAtProvider) return null;
       const config = await configuration();
-      if (config.serverMetadata().end_session_endpoint === undefined) return null;
+      if (!URL.canParse(config.serverMetadata().end_session_endpoint ?? '')) return null;
       // Registered already, and unlike the login page at all providers.
       const back = { post_logout_redirect_uri: redirectUri };
       return openid.buildEndSessionUrl(config, { ...back, ...(idToken !== null && { id_token_hint: idToken }) }).href;
     },
-    readLogout: async (token) => logoutTokens.read(token, (await configuration()).serverMetadata()),
+    readLogout: async (token) => logoutTokens.read(token, await configuration()),
     async check() {
       try {
-        const notice = groupsNotice((await configuration()).serverMetadata());
-        if (notice !== null) log.warn({ issuer, scopes }, notice);
+        for (const notice of noticesOf(settings, (await configuration()).serverMetadata()))
+          log.warn({ issuer, scopes }, notice);
       } catch {}
     },
     trouble() {
@@ -192,6 +195,26 @@ export function promptOf({
   if (!Array.isArray(listed)) return issuer === GOOGLE ? 'select_account' : 'login';
   return ['select_account', 'login'].find((prompt) => listed.includes(prompt)) ?? null;
 }
+
+function noticesOf(settings: LoginProviderSettings, metadata: openid.ServerMetadata): string[] {
+  const { end_session_endpoint: end } = metadata;
+  const lacksEnd = settings.endsAtProvider && end !== undefined && !URL.canParse(end);
+  const notices = [groupsNotice(settings, metadata), lacksEnd ? noAddress('end_session_endpoint', end) : null];
+  return notices.filter((notice) => notice !== null);
+}
+
+function groupsNotice(
+  { rules, scopes }: LoginProviderSettings,
+  { claims_supported: offered }: openid.ServerMetadata,
+): string | null {
+  const claim = rules.groupsClaim.split('.')[0] ?? '';
+  if (!readsGroups(rules) || scopes.split(' ').includes(claim)) return null;
+  if (Array.isArray(offered) && offered.includes(claim)) return null;
+  return `settings read groups from the claim "${rules.groupsClaim}", and neither BERTH_OIDC_SCOPES nor the metadata of the login provider name it: make sure that the provider sends it, and try a token with npm run admin -- sign-on-check`;
+}
+
+const noAddress = (name: string, given: string | undefined): string =>
+  `the metadata of the login provider have ${given === undefined ? 'nothing' : JSON.stringify(given)} as "${name}", which is no address`;
 
 /** Basic is the default of OpenID Connect for metadata that list nothing. */
 export function tokenAuthOf(

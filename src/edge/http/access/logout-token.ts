@@ -13,10 +13,13 @@ export interface EndedLogin {
   sid: string | null;
 }
 
-interface Metadata {
-  issuer: string;
-  jwks_uri?: string | undefined;
-  id_token_signing_alg_values_supported?: string[] | undefined;
+/** A reading of the metadata. */
+interface Provider {
+  serverMetadata(): {
+    issuer: string;
+    jwks_uri?: string | undefined;
+    id_token_signing_alg_values_supported?: string[] | undefined;
+  };
 }
 
 const invalid = (why: string): Refusal => new Refusal('field_value', `the logout token is not valid: ${why}`);
@@ -24,21 +27,24 @@ const invalid = (why: string): Refusal => new Refusal('field_value', `the logout
 const isPublicKeyAlgorithm = (name: string): boolean => /^(?:RS|PS|ES|Ed)/.test(name);
 
 export function makeLogoutTokens(clientId: string) {
-  let keys: { uri: string; get: JWTVerifyGetKey } | null = null;
+  let keys: { of: Provider; get: JWTVerifyGetKey } | null = null;
   const used = makeUsedKeys();
 
-  const keysOf = ({ jwks_uri: uri }: Metadata): JWTVerifyGetKey => {
+  /** Keys are as old as the metadata at most. */
+  const keysOf = (of: Provider): JWTVerifyGetKey => {
+    const { jwks_uri: uri } = of.serverMetadata();
     if (uri === undefined) throw invalid('the metadata of the provider name no keys');
-    if (keys?.uri !== uri) keys = { uri, get: createRemoteJWKSet(new URL(uri)) };
+    if (keys?.of !== of) keys = { of, get: createRemoteJWKSet(new URL(uri)) };
     return keys.get;
   };
 
-  const verify = async (token: string, metadata: Metadata): Promise<JWTPayload> => {
-    const algorithms = (metadata.id_token_signing_alg_values_supported ?? ['RS256']).filter(isPublicKeyAlgorithm);
-    const options = { issuer: metadata.issuer, audience: clientId, algorithms, clockTolerance: TOLERANCE_S };
+  const verify = async (token: string, provider: Provider): Promise<JWTPayload> => {
+    const { issuer, id_token_signing_alg_values_supported: listed = ['RS256'] } = provider.serverMetadata();
+    const algorithms = listed.filter(isPublicKeyAlgorithm);
+    const options = { issuer, audience: clientId, algorithms, clockTolerance: TOLERANCE_S };
     try {
       const requiredClaims = ['iat', 'jti', 'events'];
-      const { payload } = await jwtVerify(token, keysOf(metadata), {
+      const { payload } = await jwtVerify(token, keysOf(provider), {
         ...options,
         requiredClaims,
         maxTokenAge: MAX_AGE_S,
@@ -54,8 +60,8 @@ export function makeLogoutTokens(clientId: string) {
   };
 
   return {
-    async read(token: string, metadata: Metadata): Promise<EndedLogin> {
-      const { jti = '', sub, sid, events, nonce } = await verify(token, metadata);
+    async read(token: string, provider: Provider): Promise<EndedLogin> {
+      const { jti = '', sub, sid, events, nonce } = await verify(token, provider);
       if (nonce !== undefined) throw invalid('it has a "nonce", as ID tokens have');
       const isLogout = typeof events === 'object' && events !== null && Object.hasOwn(events, EVENT);
       if (!isLogout) throw invalid(`"events" has no ${EVENT}`);
