@@ -50,6 +50,16 @@ export const isLeftOut = (claims: Claims, name: string): boolean => {
   return isObject(names) && Object.hasOwn(names, name);
 };
 
+const MAX_ID = 255;
+const MAX_EMAIL = 320;
+
+/** Text without what databases refuse. */
+const isPlain = (text: string): boolean => text.isWellFormed() && !/\p{Cc}/u.test(text);
+
+/** Subject, or session, of a provider, to the letter; null for what Berth does not store. */
+export const idOf = (claim: unknown): string | null =>
+  typeof claim === 'string' && claim !== '' && claim.length <= MAX_ID && isPlain(claim) ? claim : null;
+
 export const textOf = (claim: unknown): string => (typeof claim === 'string' ? claim.trim() : '');
 
 /** Text behind the last @, as a quoted local part may have others; empty: no email address. */
@@ -59,7 +69,8 @@ export type EmailState = 'verified' | 'denied' | 'unstated' | 'absent';
 
 export function emailOf(claims: Claims): { address: string; state: EmailState } {
   const address = textOf(claims['email']).toLowerCase();
-  if (domainOf(address) === '') return { address: '', state: 'absent' };
+  if (domainOf(address) === '' || address.length > MAX_EMAIL || !isPlain(address))
+    return { address: '', state: 'absent' };
   const verified = claims['email_verified'];
   if (verified === true || verified === 'true') return { address, state: 'verified' };
   return { address, state: verified === undefined || verified === null ? 'unstated' : 'denied' };

@@ -6,10 +6,10 @@ import {
   domainOf,
   emailOf,
   groupsOf,
+  idOf,
   isLeftOut,
   lacksClaim,
   nameOf,
-  textOf,
   type Claims,
   type EmailState,
 } from './sign-on-claims.ts';
@@ -67,8 +67,6 @@ export interface LoginDecision {
   notice: string | null;
 }
 
-const MAX_SUBJECT = 255;
-
 /** Logged with a refusal. */
 interface Cause {
   claim: string;
@@ -82,10 +80,13 @@ function refuse(why: string, detail: Cause): never {
 
 /** `claims`: of `claimsOf`. Throws `forbidden`, with the cause as its detail. */
 export function decideLogin(rules: SignOnRules, issuer: string, claims: Claims): LoginDecision {
-  const subject = textOf(claims['sub']);
-  if (subject === '' || subject.length > MAX_SUBJECT) {
+  const subject = idOf(claims['sub']);
+  if (subject === null) {
     const cause = { claim: 'sub', value: claims['sub'], setting: 'BERTH_OIDC_ISSUER' };
-    refuse('the login provider names no subject ("sub"); ask an administrator', cause);
+    refuse(
+      'the login provider names no subject ("sub") of 1 to 255 characters without control characters; ask an administrator',
+      cause,
+    );
   }
   const { email, emailReason } = decideEmail(rules, claims);
   const groups = groupsOf(claims[rules.groupsClaim])?.map(comparableGroup) ?? null;
@@ -93,8 +94,12 @@ export function decideLogin(rules: SignOnRules, issuer: string, claims: Claims):
   const { role, roleReason } = decideRole(rules, claims, groups);
   const username = nameOf(claims, rules.nameClaim);
   const notice = groups === null && readsGroups(rules) ? roleReason : null;
-  const sid = textOf(claims['sid']).slice(0, MAX_SUBJECT) || null;
-  return { identity: { issuer, subject, sid, username, email, role }, emailReason, roleReason, notice };
+  return {
+    identity: { issuer, subject, sid: idOf(claims['sid']), username, email, role },
+    emailReason,
+    roleReason,
+    notice,
+  };
 }
 
 const emailReasons: Record<EmailState, string> = {

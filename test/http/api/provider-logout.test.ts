@@ -134,6 +134,8 @@ const wrongTokens: [string, object, RegExp][] = [
   ['without an ID', { jti: undefined }, /^the logout token is not valid: .*"jti"/],
   ['with a nonce, as ID tokens have', { nonce: 'n' }, /^the logout token is not valid: .*"nonce"/],
   ['without the event', { events: {} }, /"events" has no http/],
+  ['of a subject that nobody has', { sub: 'a\u0000' }, /"sub" is not 1 to 255 characters/],
+  ['of a session that is none', { sid: 7 }, /"sid" is not 1 to 255 characters/],
   ['of nobody', { sub: undefined }, /neither "sub" nor "sid"/],
 ];
 

@@ -44,13 +44,32 @@ test.each(['a@good.com@evil.com', '"a@good.com"@evil.com', 'a@good.com.evil.com'
   },
 );
 
-test.each(['good.com', '@good.com', 'a@', 'a@good.com@', '', undefined, ['a@good.com']])(
+const long = `${'a'.repeat(320)}@good.com`;
+
+test.each(['good.com', '@good.com', 'a@', 'a@good.com@', '', undefined, ['a@good.com'], 'a\0@good.com', long])(
   '%j is no email address',
   (email) => {
     expect(() => login(email, true)).toThrow(/sends no email address of yours, and only some domains may log in here/);
     expect(login(email, true, { emailDomains: [] }).email).toBe('');
   },
 );
+
+test.each(['a\0', 'a\nb', '\ud800', '', 'a'.repeat(256), 7, undefined])(
+  'refuses the subject %j, which no database stores, and takes it for no session',
+  (id) => {
+    expect(() => decide({ sub: id, email: 'a@good.com', email_verified: true })).toThrow(
+      /names no subject \("sub"\) of 1 to 255 characters without control characters; ask an administrator$/,
+    );
+    expect(decide({ sid: id }, { emailDomains: [] }).identity.sid).toBeNull();
+  },
+);
+
+test('takes subject and session of the provider to the letter', () => {
+  expect(decide({ sub: ' a ', sid: ' b ' }, { emailDomains: [] }).identity).toMatchObject({
+    subject: ' a ',
+    sid: ' b ',
+  });
+});
 
 const DENIED = /says that your email address "a@good.com" is not verified: verify it there and log in again/;
 const UNSTATED = /does not say whether your email address "a@good.com" is verified, and only verified addresses/;

@@ -1,6 +1,7 @@
 /** Logout tokens of OpenID Connect Back-Channel Logout 1.0. */
 import { createRemoteJWKSet, errors, jwtVerify, type JWTPayload, type JWTVerifyGetKey } from 'jose';
 import { makeUsedKeys } from '../../../async/used-keys.ts';
+import { idOf } from '../../../domain/access/sign-on-claims.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 
 const EVENT = 'http://schemas.openid.net/event/backchannel-logout';
@@ -65,7 +66,10 @@ export function makeLogoutTokens(clientId: string) {
       if (nonce !== undefined) throw invalid('it has a "nonce", as ID tokens have');
       const isLogout = typeof events === 'object' && events !== null && Object.hasOwn(events, EVENT);
       if (!isLogout) throw invalid(`"events" has no ${EVENT}`);
-      const ended = { subject: sub ?? null, sid: typeof sid === 'string' ? sid : null };
+      for (const [name, value] of Object.entries({ sub, sid }))
+        if (value !== undefined && idOf(value) === null)
+          throw invalid(`"${name}" is not 1 to 255 characters without control characters`);
+      const ended = { subject: idOf(sub), sid: idOf(sid) };
       if (ended.subject === null && ended.sid === null) throw invalid('it has neither "sub" nor "sid"');
       const endsAtMs = performance.now() + (MAX_AGE_S + 2 * TOLERANCE_S) * 1_000;
       if (!used.use(jti, endsAtMs)) throw invalid('it was used before');
