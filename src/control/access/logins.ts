@@ -28,7 +28,7 @@ const wrongCredentials = (): Refusal => new Refusal('not_logged_in', WRONG_CREDE
 const MAX_USER_AGENT = 300;
 const shownUserAgent = (given: string): string => given.replace(/[^\x20-\x7e]/g, '').slice(0, MAX_USER_AGENT);
 
-const accountDisabled = ({ disabledReason, deleteAtMs }: AccountRow): Refusal => {
+export const accountDisabled = ({ disabledReason, deleteAtMs }: AccountRow): Refusal => {
   if (deleteAtMs !== null)
     return new Refusal('forbidden', 'This account is being deleted. Ask an administrator to restore it.');
   const why = disabledReason === '' ? '' : ` (${disabledReason})`;

@@ -20,7 +20,7 @@ import type { Db } from '../../store/store.ts';
 import { isEnabledAdmin } from './account-admin.ts';
 import type { Accounts } from './accounts.ts';
 import { notLoggedIn } from './callers.ts';
-import { startLogin, type LoginDeps } from './logins.ts';
+import { accountDisabled, startLogin, type LoginDeps } from './logins.ts';
 import { uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
 
@@ -93,6 +93,8 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
         const locked = await lockAccounts(tx, [...(await administrators(tx, ADMIN_ROLE)), id]);
         const row = locked.get(id);
         if (!row) throw notLoggedIn();
+        // Takes the link back: a refused login changes nothing.
+        if (row.disabled === 1) throw accountDisabled(row);
         locked.delete(id);
         const changed = await withRole(tx, row, identity.role, [...locked.values()]);
         return { account: changed, otherName: newName };

@@ -59,6 +59,21 @@ onBothEngines('single sign-on', (open) => {
     expect((await callerBy(fixture, { email }, true)).accountId).toBe(caller.accountId);
   });
 
+  test('changes nothing of a disabled account: no identity, no role', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const { accountId, email, roles } = caller;
+    await fixture.store.write((tx) =>
+      tx.updateTable('account').set({ disabled: 1 }).where('id', '=', accountId).execute(),
+    );
+    await expectRefused(signOn(fixture, { email, role: 'operator' }, true), 'forbidden', /account is disabled/);
+    const { read } = fixture.store;
+    expect(await read.selectFrom('identity').select('accountId').execute()).toEqual([]);
+    const row = await read.selectFrom('account').select('roles').where('id', '=', accountId).executeTakeFirst();
+    expect(row).toEqual({ roles: JSON.stringify(roles) });
+    expect(await eventKinds(fixture.store, accountId)).not.toContain('account.identityAdded');
+  });
+
   test('gives a name that is taken a number, and keeps it at the next login', async () => {
     const fixture = await openFixture(open);
     const { caller } = await annaOf(fixture);

@@ -56,7 +56,8 @@ export const accounts = {
   identities: 'Single sign-on',
   noIdentities: 'No identity of a login provider opens this account.',
   unlinkTitle: (name: string) => `Unlink an identity of ${name}`,
-  unlinkEnds: 'Ends all logins of the account. At the next login of the person, another account opens.',
+  unlinkEnds:
+    'Ends all logins of the account. A later login by this identity opens another account. It is refused while this account has the verified email address of the person; with BERTH_OIDC_LINK=verified-email it opens this account again.',
   tabs: { resources: 'Resources', money: 'Money', limits: 'Limits' },
   username: 'User name',
   usernameHint: 'Lower-case letters, digits, dots, dashes; for logins',

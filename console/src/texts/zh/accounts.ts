@@ -57,7 +57,8 @@ export const accounts: Texts['accounts'] = {
   identities: '单点登录',
   noIdentities: '没有登录服务的身份可打开此账号。',
   unlinkTitle: (name) => `解除 ${name} 的身份关联`,
-  unlinkEnds: '将结束该账号的所有登录。此人下次登录时会打开另一个账号。',
+  unlinkEnds:
+    '将结束该账号的所有登录。以后通过此身份登录时会打开另一个账号；如果此账号的邮箱与此人已验证的邮箱相同，则登录会被拒绝；设置 BERTH_OIDC_LINK=verified-email 时会重新打开此账号。',
   tabs: { resources: '资源', money: '资金', limits: '限制' },
   username: '用户名',
   usernameHint: '小写字母、数字、点、短横线；用于登录',
