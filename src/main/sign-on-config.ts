@@ -1,18 +1,11 @@
 /** Settings of a login provider of OpenID Connect. */
 import { z } from 'zod';
 import { roles, type Role } from '../domain/access/roles.ts';
+import { isIssuer } from '../domain/access/issuer.ts';
 import { comparableGroup, isDistinguishedName } from '../domain/access/sign-on-claims.ts';
 import { emailTrusts } from '../domain/access/sign-on-rules.ts';
 import { tokenAuths } from '../edge/http/access/login-provider.ts';
 import { hostName, list, text } from './setting-types.ts';
-
-/** Over plain HTTP only on this machine: tokens would be readable. */
-function issuerOf(given: string): string | null {
-  const parsed = URL.parse(given);
-  if (!parsed || parsed.search + parsed.hash !== '') return null;
-  const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(parsed.hostname);
-  return parsed.protocol === 'https:' || (parsed.protocol === 'http:' && isHere) ? given : null;
-}
 
 const ROLE_PART = new RegExp(`,\\s*(?=(?:${roles.join('|')})=)|;`);
 
@@ -41,7 +34,10 @@ function groupNamesOf(given: string): string[] | null {
 }
 
 export const signOnSettings = {
-  BERTH_OIDC_ISSUER: text(issuerOf, 'must be the https URL of a login provider, as it names itself').optional(),
+  BERTH_OIDC_ISSUER: text(
+    (given) => (isIssuer(given) ? given : null),
+    'must be the https URL of a login provider, as it names itself',
+  ).optional(),
   BERTH_OIDC_DISPLAY_NAME: z.string().max(60, { error: 'must have at most 60 characters' }).optional(),
   BERTH_OIDC_CLIENT_ID: z.string().min(1).optional(),
   BERTH_OIDC_CLIENT_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),

@@ -1,14 +1,23 @@
 /** Identities of login providers, for administrators. */
 import { z } from 'zod';
+import { isIssuer } from '../../domain/access/issuer.ts';
 import { answer, id, integer, plainText, request, text, unixMs } from '../common.ts';
 import { adminReadRoute, adminRoute } from '../route.ts';
 
 const accountId = id.describe('Account ID');
 const issuer = plainText(2_000).describe('Issuer, as the provider names itself');
-const subject = plainText(255).describe('Subject (`sub`) of the person at the issuer');
+const subject = plainText(255).describe('Subject (`sub`) of the person at the issuer, to the letter');
+const validIssuer = plainText(2_000).refine(isIssuer, {
+  error: 'must be an https URL without a query, to the letter as the provider names itself',
+});
 
 const identityListRequest = request('ListIdentitiesRequest', { accountId });
 const identityRequest = request('IdentityRequest', { accountId, issuer, subject });
+const identityLinkRequest = request('LinkIdentityRequest', {
+  accountId,
+  issuer: validIssuer.describe('Issuer, as the provider names itself'),
+  subject: subject.refine((value) => value !== '', { error: 'must not be empty' }).meta({ minLength: 1 }),
+});
 const identitiesAnswer = answer('ListIdentitiesAnswer', {
   identities: z
     .array(
@@ -22,7 +31,7 @@ const identitiesAnswer = answer('ListIdentitiesAnswer', {
 });
 const identityMoveRequest = request('MoveIdentitiesRequest', {
   fromIssuer: issuer.describe('Former issuer'),
-  toIssuer: issuer.describe('Issuer that has the same subjects now'),
+  toIssuer: validIssuer.describe('Issuer that has the same subjects now'),
 });
 const identityMoveAnswer = answer('MoveIdentitiesAnswer', {
   moved: integer('Identities that the new issuer has now'),
@@ -33,7 +42,7 @@ export const identityRoutes = {
   listIdentities: adminReadRoute('/admin/identity/list', identityListRequest, identitiesAnswer, {
     summary: 'List the identities of login providers that open an account (administrators)',
   }),
-  linkIdentity: adminRoute('/admin/identity/link', identityRequest, identitiesAnswer, {
+  linkIdentity: adminRoute('/admin/identity/link', identityLinkRequest, identitiesAnswer, {
     idempotent: true,
     summary: 'Let an identity of a login provider open an account (administrators)',
   }),

@@ -164,7 +164,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const apiOrigins = new Set(options.ownOrigins);
   const ownOrigins = new Set([...apiOrigins, ...corsOrigins]);
   const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit, rates);
-  const handlers = makeHandlers(control, pages, secureCookies);
+  const handlers = makeHandlers(control, pages, { secureCookies, issuer: options.loginProvider?.issuer ?? null });
   const { authenticate } = control.access;
   const reports = makeReportQueue();
   mountJsonRoutes(app, { handlers, reports, authorize, authenticate, ownOrigins, apiOrigins, log, slowMs });

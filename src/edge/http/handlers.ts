@@ -8,12 +8,22 @@ import { moneyHandlers } from './money/handlers.ts';
 import { regionHandlers } from './regions/handlers.ts';
 import { storageHandlers } from './storage/handlers.ts';
 
+interface HandlerOptions {
+  secureCookies: boolean;
+  /** Issuer of the login provider; null: none. */
+  issuer: string | null;
+}
+
 /** The handlers of all JSON routes, by subject. */
-export const makeHandlers = (control: Control, pages: ListPages, secureCookies: boolean): Handlers => ({
+export const makeHandlers = (
+  control: Control,
+  pages: ListPages,
+  { secureCookies, issuer }: HandlerOptions,
+): Handlers => ({
   open: openHandlers(control, secureCookies),
   ofRequest: { ...logoutHandlers(control, secureCookies), ...passkeyHandlers(control), ...waitingHandlers(control) },
   closed: {
-    ...accessHandlers(control),
+    ...accessHandlers(control, issuer),
     ...deliveryHandlers(control),
     ...moneyHandlers(control),
     ...storageHandlers(control, pages),

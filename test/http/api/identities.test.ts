@@ -1,6 +1,8 @@
 /** Identities of login providers, as administrators change them. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startApi, type TestApi } from './harness.ts';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import { startApi, startEdge, type TestApi } from './harness.ts';
+import { makeProviderOf } from './sign-on-fixture.ts';
 
 let api: TestApi;
 beforeAll(async () => {
@@ -48,6 +50,51 @@ test('moves the identities of an issuer that has another name, but none that the
   expect(await signOn(to, 'one', 'x')).toBe(one);
   expect(await signOn(to, 'two', 'x')).toBe(known);
   expect(await signOn(from, 'two', 'x')).toBe(two);
+});
+
+test.each([
+  'not a url',
+  '',
+  'htps://login.example',
+  'http://login.example',
+  'https://login.example/?a',
+  'https://a.example/b c',
+])('links no identity of the issuer %j, and moves none to it', async (issuer) => {
+  const { userId: accountId } = await (await api.newAccount()).client.userInfo();
+  const { client } = api.admin;
+  const why = { message: expect.stringContaining('must be an https URL without a query') };
+  await expect(client.linkIdentity({ accountId, issuer, subject: 'a' })).rejects.toMatchObject(why);
+  await expect(client.moveIdentities({ fromIssuer: 'https://a.example', toIssuer: issuer })).rejects.toMatchObject(why);
+});
+
+test('links subjects to the letter, an empty one to no account, and takes back what earlier versions linked', async () => {
+  const { client } = api.admin;
+  const { userId: accountId } = await (await api.newAccount()).client.userInfo();
+  const issuer = 'https://letter.example';
+  await expect(client.linkIdentity({ accountId, issuer, subject: '' })).rejects.toThrow(/must not be empty/);
+  await client.linkIdentity({ accountId, issuer, subject: ' a ' });
+  expect(await signOn(issuer, ' a ', 'letter')).toBe(accountId);
+  const old = { accountId, issuer: 'not a url', subject: '' };
+  await api.wired.store.write((tx) =>
+    tx
+      .insertInto('identity')
+      .values({ ...old, createdAtMs: 1 })
+      .execute(),
+  );
+  expect((await client.unlinkIdentity(old)).identities).toMatchObject([{ issuer, subject: ' a ' }]);
+});
+
+test('moves identities to the login provider of the server alone', async () => {
+  const { loginProvider } = makeProviderOf({ issuer: 'https://here.example' });
+  const edge = await startEdge(api.wired.control, { loginProvider });
+  onTestFinished(() => edge.stop());
+  const client = makeClient({ baseUrl: edge.baseUrl, credential: { kind: 'token', token: api.admin.token } });
+  const fromIssuer = 'https://there.example';
+  await expect(client.moveIdentities({ fromIssuer, toIssuer: 'https://here.example/' })).rejects.toMatchObject({
+    code: 'field_value',
+    message: expect.stringMatching(/must be "https:\/\/here.example", the login provider of this server/),
+  });
+  expect(await client.moveIdentities({ fromIssuer, toIssuer: 'https://here.example' })).toMatchObject({ moved: 0 });
 });
 
 test('shows and changes identities for administrators alone', async () => {

@@ -1,6 +1,7 @@
 /** Accounts, logins, keys and quotas; the audit log; access to ports. */
 import { routeNames, routeOf } from '../../../contract/routes.ts';
 import type { Control, ShareInfo } from '../../../control/index.ts';
+import { Refusal } from '../../../domain/kernel/refusal.ts';
 import { accessCookie } from '../credentials.ts';
 import { presented, type Handlers } from '../handler.ts';
 
@@ -67,7 +68,7 @@ export const logoutHandlers = ({ access }: Control, secureCookies: boolean) =>
     },
   }) satisfies Partial<Handlers['ofRequest']>;
 
-export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Control) =>
+export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Control, issuer: string | null) =>
   ({
     userInfo: async ({ accountId, username, email, roles }) => ({
       userId: accountId,
@@ -111,7 +112,13 @@ export const accessHandlers = ({ access, accounts, audit, ports, quotas }: Contr
     listIdentities: (_, { accountId }) => accounts.identities(accountId).then(shownIdentities),
     linkIdentity: presented(accounts.linkIdentity, shownIdentities),
     unlinkIdentity: presented(accounts.unlinkIdentity, shownIdentities),
-    moveIdentities: accounts.moveIdentities,
+    async moveIdentities(caller, body, idempotency) {
+      if (issuer !== null && body.toIssuer !== issuer) {
+        const message = `field "toIssuer": must be ${JSON.stringify(issuer)}, the login provider of this server: identities of another open nothing; change BERTH_OIDC_ISSUER and restart first`;
+        throw new Refusal('field_value', message);
+      }
+      return accounts.moveIdentities(caller, body, idempotency);
+    },
 
     listQuotas: ({ accountId }) => quotas.get(accountId),
     getQuotas: (_, { accountId = null }) => quotas.get(accountId),
