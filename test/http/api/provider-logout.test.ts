@@ -1,9 +1,10 @@
 /** Logouts that reach the login provider, and those that it tells Berth about. */
 import { randomUUID } from 'node:crypto';
+import { decodeJwt } from 'jose';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
 import type { LoginProviderSettings } from '../../../src/edge/http/access/login-provider.ts';
-import { Browser, CLIENT, startProvider, type TestProvider } from '../../fixtures/login-provider.ts';
+import { Browser, CLIENT, formOf, startProvider, type TestProvider } from '../../fixtures/login-provider.ts';
 import { startApi, startEdge, type BareApi, type Reply, type TestApi } from './harness.ts';
 import { makeProviderOf, newPerson, PUBLIC, REDIRECT } from './sign-on-fixture.ts';
 
@@ -126,6 +127,27 @@ test('ends the logins of a session at the provider, and all of a subject, when t
   expect(await Promise.all([two, other].map(goesOn))).toEqual([false, true]);
 });
 
+test('ends the login when the person logs out at the provider, by its own logout token', async () => {
+  const served = { origin: '' };
+  const notified = { origin: PUBLIC, servedAt: () => served.origin };
+  const telling = await startProvider(REDIRECT, { notified });
+  onTestFinished(() => telling.stop());
+  const own = await startEdge(api.wired.control, { loginProvider: makeProviderOf(telling).loginProvider });
+  onTestFinished(() => own.stop());
+  served.origin = own.origin;
+  const { sub } = newPerson(telling);
+  const [here, elsewhere] = [await logIn(own), await logIn(own)];
+  newPerson(telling);
+  const other = await logIn(own);
+  const hint = here.browser.cookie(own.origin, HINT) ?? '';
+  expect(decodeJwt(hint)).toMatchObject({ sub, sid: expect.any(String) });
+  const { text } = await here.browser.open(`${telling.issuer}/session/end`);
+  const { action, fields } = formOf(text);
+  fields.set('logout', 'yes');
+  expect((await here.browser.open(action, () => false, fields)).url.pathname).toBe('/session/end/success');
+  expect(await Promise.all([here, elsewhere, other].map(({ client }) => goesOn(client)))).toEqual([false, true, true]);
+});
+
 const wrongTokens: [string, object, RegExp][] = [
   ['of another issuer', { iss: 'https://else.example' }, /^the logout token is not valid: .*"iss"/],
   ['for another client', { aud: 'other' }, /^the logout token is not valid: .*"aud"/],
@@ -170,7 +192,7 @@ test('reads the keys for logout tokens again with the metadata', async () => {
   );
   const later = performance.now() + 61_000;
   const clock = vi.spyOn(performance, 'now').mockReturnValue(later);
-  onTestFinished(() => void clock.mockRestore());
+  onTestFinished(() => clock.mockRestore());
   expect(await read()).toEqual({ subject: 'a', sid: null });
 });
 
