@@ -272,7 +272,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const { data, error } = schema.safeParse(set);
   const unknown = unknownSettings(Object.keys(set), Object.keys(schema.shape));
-  const invalid = error?.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`) ?? [];
+  const invalid = (error?.issues ?? []).map(({ path: [setting, item], message }) => {
+    const value = typeof item === 'number' ? set[String(setting)]?.split(',')[item]?.trim() : undefined;
+    return `  ${String(setting)}: ${message}${value === undefined ? '' : `; found ${JSON.stringify(value)}`}`;
+  });
   if (!data || unknown.length > 0) throw wrong([...unknown, ...invalid]);
   if ((data.BERTH_ENGINE === 'kubernetes') !== (data.BERTH_REGION_FILE !== undefined)) {
     const reason = 'a file with "settings" of POST /api/admin/region/create, whose engine is "kubernetes"';

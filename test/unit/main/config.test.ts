@@ -49,7 +49,7 @@ describe('the configuration', () => {
   test('refuses to trust every address as a proxy', () => {
     expect(readConfig({ BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8' }).trustedProxies).toHaveLength(2);
     for (const all of ['0.0.0.0/0', '192.0.2.1,::/0', '::ffff:0:0/96', '0:0::0/0'])
-      expect(() => readConfig({ BERTH_TRUSTED_PROXIES: all })).toThrow(/PROXIES\.\d: must not be all addresses/);
+      expect(() => readConfig({ BERTH_TRUSTED_PROXIES: all })).toThrow(/PROXIES: must not be all addresses/);
   });
 
   test('reads paths and capacities of pools', () => {
