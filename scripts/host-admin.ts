@@ -14,23 +14,37 @@ enableCompileCache();
 const { readConfig } = await import('../src/main/config.ts');
 const { convertStoredData, withHostCommands } = await import('../src/main/host-commands.ts');
 
-const [verb, name, ...more] = process.argv.slice(2);
+const [verb, name] = process.argv.slice(2);
+
+/** The fewest and the most arguments of each command. */
+const COMMANDS: Record<string, [number, number]> = {
+  list: [0, 0],
+  'reset-password': [1, 1],
+  'reset-second-factor': [1, 1],
+  'sign-on-check': [0, 1],
+  convert: [0, 0],
+};
+
+function refuseUnknownCommand(): void {
+  const given = process.argv.length - 3;
+  const [least, most] = COMMANDS[verb ?? ''] ?? [1, 0];
+  if (given < least || given > most)
+    throw new Unready(
+      'Write: npm run admin -- list, npm run admin -- reset-password NAME, npm run admin -- reset-second-factor NAME, npm run admin -- sign-on-check [FILE], or: npm run admin -- convert',
+    );
+}
 
 async function run(commands: HostCommands): Promise<void> {
-  if (verb === 'list' && name === undefined) {
+  if (name === undefined) {
     for (const { username, role, state } of await commands.list()) say(`${username}\t${role}\t${state}`);
     return;
   }
-  if (verb === 'reset-second-factor' && name !== undefined && more.length === 0) {
+  if (verb === 'reset-second-factor') {
     const { username, state } = await commands.resetSecondFactor(name);
     say(`${username} has no second factor any more: its password alone opens it. Every login of it has ended.`);
     sayState(state);
     return;
   }
-  if (verb !== 'reset-password' || name === undefined || more.length > 0)
-    throw new Unready(
-      'Write: npm run admin -- list, npm run admin -- reset-password NAME, npm run admin -- reset-second-factor NAME, npm run admin -- sign-on-check [FILE], or: npm run admin -- convert',
-    );
   const { username, password, state } = await commands.resetPassword(name);
   say(`New password of ${username}: ${password}`);
   say('Every login of the account has ended; its API keys work on.');
@@ -55,9 +69,10 @@ async function checkLogin({ signOn }: Config): Promise<number> {
 
 await runCommand(async () => {
   try {
+    refuseUnknownCommand();
     const config = readConfig(process.env);
-    if (verb === 'sign-on-check' && more.length === 0) return await checkLogin(config);
-    if (verb === 'convert' && name === undefined) await convertStoredData(config, say);
+    if (verb === 'sign-on-check') return await checkLogin(config);
+    if (verb === 'convert') await convertStoredData(config, say);
     else await withHostCommands(config, run);
     return 0;
   } catch (error) {

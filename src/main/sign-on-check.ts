@@ -13,11 +13,17 @@ interface CheckedSettings {
 
 const claimsObject = z.record(z.string(), z.unknown());
 
-/** `given`: claims as JSON, or a JWT, unverified. Throws for another text. */
+/**
+ * `given`: claims as JSON, the answer of a token endpoint, or a JWT, unverified. Throws for another
+ * text.
+ */
 function parseClaims(given: string): Claims {
   const text = given.trim();
   try {
-    return text.startsWith('{') ? claimsObject.parse(JSON.parse(text)) : decodeJwt(text);
+    if (!text.startsWith('{')) return decodeJwt(text);
+    const claims = claimsObject.parse(JSON.parse(text));
+    const { id_token: token, sub } = claims;
+    return sub === undefined && typeof token === 'string' ? decodeJwt(token) : claims;
   } catch {
     throw new Refusal('field_value', 'the text is neither a JSON object of claims nor a token (JWT)');
   }

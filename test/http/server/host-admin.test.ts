@@ -166,10 +166,18 @@ test('tries a login by the settings and a file of claims, without an installatio
     BERTH_OIDC_CLIENT_SECRET_FILE: '/etc/berth/oidc-secret',
     BERTH_OIDC_GROUPS: 'staff',
   };
-  const check = async (given: object, env: Record<string, string>): Promise<{ code: number; text: string }> => {
+  const check = async (
+    given: object,
+    env: Record<string, string>,
+    more: string[] = [],
+  ): Promise<{ code: number; text: string }> => {
     await writeFile(claims, JSON.stringify(given));
     const options = { cwd: ROOT, env: { PATH: process.env['PATH'] ?? '', BERTH_DATA: folder, ...env } };
-    return promisify(execFile)(process.execPath, ['scripts/host-admin.ts', 'sign-on-check', claims], options).then(
+    return promisify(execFile)(
+      process.execPath,
+      ['scripts/host-admin.ts', 'sign-on-check', claims, ...more],
+      options,
+    ).then(
       ({ stdout }) => ({ code: 0, text: stdout }),
       (error: { code: number; stdout: string; stderr: string }) => ({
         code: error.code,
@@ -177,15 +185,17 @@ test('tries a login by the settings and a file of claims, without an installatio
       }),
     );
   };
-  const [allowed, refused, unset] = await Promise.all([
+  const [allowed, refused, unset, tooMany] = await Promise.all([
     check({ sub: 's', groups: ['staff'] }, settings),
     check({ sub: 's', groups: ['staff'] }, { ...settings, BERTH_OIDC_GROUPS: 'bosses' }),
     check({ sub: 's', groups: ['staff'] }, {}),
+    check({ sub: 's', groups: ['staff'] }, settings, ['another']),
   ]);
   expect(allowed).toMatchObject({
     code: 0,
     text: expect.stringMatching(/^Allowed\.\nName of a new account: user-s\n/),
   });
   expect(refused).toMatchObject({ code: 1, text: expect.stringContaining('setting: "BERTH_OIDC_GROUPS"') });
+  expect(tooMany).toMatchObject({ code: 1, text: expect.stringContaining('sign-on-check [FILE]') });
   expect(unset).toMatchObject({ code: 1, text: expect.stringContaining('Set the BERTH_OIDC_* variables') });
 });

@@ -32,6 +32,7 @@ test('says name, email and role, each with its reason, of claims and of a token'
   };
   expect(check(claims)).toEqual(expected);
   expect(check(`${tokenOf(claims)}\n`)).toEqual(expected);
+  expect(check({ access_token: 'a', id_token: tokenOf(claims), token_type: 'Bearer' })).toEqual(expected);
 });
 
 test.each<[object, string]>([
@@ -66,6 +67,9 @@ test('warns of a token of another issuer, or for another client', () => {
   ]);
 });
 
-test.each(['', 'x.y.z', '{"sub":', '[]'])('refuses %j, which is neither claims nor a token', (text) => {
-  expect(() => check(text)).toThrow(/neither a JSON object of claims nor a token/);
-});
+test.each(['', '{"id_token":"x"}', 'x.y.z', '{"sub":', '[]'])(
+  'refuses %j, which is neither claims nor a token',
+  (text) => {
+    expect(() => check(text)).toThrow(/neither a JSON object of claims nor a token/);
+  },
+);
