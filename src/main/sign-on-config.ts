@@ -2,10 +2,18 @@
 import { z } from 'zod';
 import { roles, type Role } from '../domain/access/roles.ts';
 import { isIssuer } from '../domain/access/issuer.ts';
-import { comparableGroup, isDistinguishedName } from '../domain/access/sign-on-claims.ts';
+import { comparableDomain, comparableGroup, isDistinguishedName } from '../domain/access/sign-on-claims.ts';
 import { emailTrusts } from '../domain/access/sign-on-rules.ts';
 import { tokenAuths } from '../edge/http/access/login-provider.ts';
 import { hostName, list, text } from './setting-types.ts';
+
+/** False for several names, whose kinds of parts begin again: `CN=a,OU=x,CN=b,OU=x`. */
+function isOneDistinguishedName(text: string): boolean {
+  const parts = text.split(/(?<!\\),/);
+  const kinds = parts.map((part) => (part.split('=')[0] ?? '').trim().toLowerCase());
+  const runs = kinds.filter((kind, index) => kind !== kinds[index - 1]);
+  return parts.every(isDistinguishedName) && new Set(runs).size === runs.length;
+}
 
 const ROLE_PART = new RegExp(`,\\s*(?=(?:${roles.join('|')})=)|;`);
 
@@ -18,7 +26,7 @@ function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null {
     const [name, text = ''] = part.trim().split(/=(.*)/s);
     const group = text.trim();
     const role = roles.find((known) => known === name);
-    if (role === undefined || group === '' || (group.includes(',') && !isDistinguishedName(group))) return null;
+    if (role === undefined || group === '' || (group.includes(',') && !isOneDistinguishedName(group))) return null;
     if ([...byGroup.keys()].some((other) => comparableGroup(other) === comparableGroup(group))) return null;
     byGroup.set(group, role);
   }
@@ -27,10 +35,10 @@ function rolesByGroupOf(given: string): ReadonlyMap<string, Role> | null {
 
 /** Names separated by commas; by semicolons where they have commas. */
 function groupNamesOf(given: string): string[] | null {
-  const isOneName = isDistinguishedName(given) && given.split(/(?<!\\),/).every(isDistinguishedName);
-  const separator = given.includes(';') || isOneName ? ';' : ',';
-  const names = given.split(separator).map((name) => name.trim());
-  return names.includes('') ? null : names;
+  const hasCommas = given.includes(';') || given.split(/(?<!\\),/).every(isDistinguishedName);
+  const names = given.split(hasCommas ? ';' : ',').map((name) => name.trim());
+  const isWrong = (name: string) => name === '' || (isDistinguishedName(name) && !isOneDistinguishedName(name));
+  return names.some(isWrong) ? null : names;
 }
 
 export const signOnSettings = {
@@ -48,9 +56,12 @@ export const signOnSettings = {
     .default('openid profile email'),
   BERTH_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
   BERTH_OIDC_GROUPS_CLAIM: z.string().default('groups'),
-  BERTH_OIDC_EMAIL_DOMAINS: list(hostName).optional(),
+  BERTH_OIDC_EMAIL_DOMAINS: list(z.string().overwrite(comparableDomain).pipe(hostName)).optional(),
   BERTH_OIDC_TRUST_EMAIL: z.enum(emailTrusts).default('verified'),
-  BERTH_OIDC_GROUPS: text(groupNamesOf, 'must be names of groups, separated by commas or semicolons').optional(),
+  BERTH_OIDC_GROUPS: text(
+    groupNamesOf,
+    'must be names of groups, separated by commas, and distinguished names by semicolons',
+  ).optional(),
   BERTH_OIDC_ROLES: text(
     rolesByGroupOf,
     'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops, or admin=CN=berth-admins,OU=groups;operator=CN=ops,OU=groups',
@@ -79,7 +90,7 @@ export function signOnOf(data: SignOnSettings, wrong: (setting: string, reason: 
   const rules = {
     nameClaim: data.BERTH_OIDC_NAME_CLAIM,
     groupsClaim: data.BERTH_OIDC_GROUPS_CLAIM,
-    emailDomains: emailDomains.map((domain) => domain.toLowerCase()),
+    emailDomains,
     groups,
     rolesByGroup: data.BERTH_OIDC_ROLES ?? new Map<string, Role>(),
     trustsEmail: data.BERTH_OIDC_TRUST_EMAIL,

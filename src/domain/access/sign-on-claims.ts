@@ -65,6 +65,12 @@ export const textOf = (claim: unknown): string => (typeof claim === 'string' ? c
 /** Text behind the last @, as a quoted local part may have others; empty: no email address. */
 export const domainOf = (email: string): string => /^.+@([^@]+)$/.exec(email)?.[1] ?? '';
 
+/** Form in which domains are equal: letters beyond ASCII as `xn--…` (IDNA). */
+export const comparableDomain = (domain: string): string => {
+  const isForeign = /^[\p{L}\p{M}\p{N}.-]+$/u.test(domain) && /\P{ASCII}/u.test(domain);
+  return (isForeign && URL.parse(`http://${domain}`)?.hostname) || domain.toLowerCase();
+};
+
 export type EmailState = 'verified' | 'denied' | 'unstated' | 'absent';
 
 export function emailOf(claims: Claims): { address: string; state: EmailState } {
@@ -72,7 +78,7 @@ export function emailOf(claims: Claims): { address: string; state: EmailState } 
   if (domainOf(address) === '' || address.length > MAX_EMAIL || !isPlain(address))
     return { address: '', state: 'absent' };
   const verified = claims['email_verified'];
-  if (verified === true || verified === 'true') return { address, state: 'verified' };
+  if (verified === true || /^true$/i.test(textOf(verified))) return { address, state: 'verified' };
   return { address, state: verified === undefined || verified === null ? 'unstated' : 'denied' };
 }
 

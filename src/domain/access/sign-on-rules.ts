@@ -2,6 +2,7 @@
 import { Refusal } from '../kernel/refusal.ts';
 import { roles, USER_ROLE, type Role } from './roles.ts';
 import {
+  comparableDomain,
   comparableGroup,
   domainOf,
   emailOf,
@@ -130,7 +131,7 @@ function refuseOtherEmails(
   claims: Claims,
   { email, address, state }: { email: string; address: string; state: EmailState },
 ): void {
-  if (emailDomains.includes(domainOf(email))) return;
+  if (emailDomains.includes(comparableDomain(domainOf(email)))) return;
   const shown = JSON.stringify(address);
   if (state === 'absent') {
     const cause = { claim: 'email', value: claims['email'], setting: 'BERTH_OIDC_EMAIL_DOMAINS' };

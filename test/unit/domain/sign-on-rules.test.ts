@@ -37,6 +37,21 @@ test.each(['a@good.com', 'A@Good.COM', '"a@evil.com"@good.com', ' a@good.com '])
   },
 );
 
+test.each([
+  ['a@münchen.de', 'xn--mnchen-3ya.de'],
+  ['a@xn--mnchen-3ya.de', 'xn--mnchen-3ya.de'],
+  ['a@MU\u0308NCHEN.de', 'xn--mnchen-3ya.de'],
+])('the email address %s is in the domain %s', (email, domain) => {
+  expect(login(email, true, { emailDomains: [domain] }).email).toBe(email.toLowerCase());
+});
+
+test.each(['a@ü@good.com/', 'a@good.com:80', 'a@good.com/ü', 'a@good.com?ü', 'a@good。com'])(
+  'no part of the address %j becomes a domain',
+  (email) => {
+    expect(() => login(email, true)).toThrow(/is not in a domain/);
+  },
+);
+
 test.each(['a@good.com@evil.com', '"a@good.com"@evil.com', 'a@good.com.evil.com', 'a@sub.good.com', 'a@notgood.com'])(
   'the email address %j is in no domain that may log in',
   (email) => {
@@ -77,6 +92,7 @@ const UNSTATED = /does not say whether your email address "a@good.com" is verifi
 test.each<[unknown, string, RegExp | null, RegExp | null, RegExp | null]>([
   [true, 'the provider says that it is verified (email_verified is true), so it counts', null, null, null],
   ['true', 'the provider says that it is verified (email_verified is "true"), so it counts', null, null, null],
+  ['True', 'the provider says that it is verified (email_verified is "True"), so it counts', null, null, null],
   [undefined, 'the provider does not say whether it is verified, so it does not count', UNSTATED, null, null],
   [null, 'the provider does not say whether it is verified', UNSTATED, null, null],
   [false, 'the provider says that it is not verified (email_verified is false)', DENIED, DENIED, null],

@@ -58,9 +58,20 @@ test.each<[Record<string, string | undefined>, RegExp]>([
   [{ BERTH_OIDC_ROLES: 'admin=a,operatr=b' }, /must be roles/],
   [{ BERTH_OIDC_ROLES: 'admin=/a,user=a' }, /must be roles/],
   [{ BERTH_OIDC_GROUPS: 'a,,b' }, /must be names of groups/],
+  [{ BERTH_OIDC_GROUPS: 'CN=a,OU=g,CN=b,OU=g' }, /distinguished names by semicolons/],
+  [{ BERTH_OIDC_ROLES: 'admin=CN=a,OU=g,CN=b,OU=g' }, /must be roles/],
+  [
+    { BERTH_OIDC_EMAIL_DOMAINS: 'a b,example.org,c:1' },
+    / BERTH_OIDC_EMAIL_DOMAINS: must be host names .*; found "a b"\n .*; found "c:1"$/,
+  ],
   [{ BERTH_OIDC_TRUST_EMAIL: 'yes' }, /BERTH_OIDC_TRUST_EMAIL/],
 ])('refuses %j', (more, why) => {
   expect(() => readConfig({ ...whole, ...more })).toThrow(why);
+});
+
+test('reads domains of email addresses in their letters', () => {
+  const { signOn } = readConfig({ ...whole, BERTH_OIDC_EMAIL_DOMAINS: 'München.de,xn--mnchen-3ya.example' });
+  expect(signOn?.rules.emailDomains).toEqual(['xn--mnchen-3ya.de', 'xn--mnchen-3ya.example']);
 });
 
 test('accepts plain HTTP on this machine alone', () => {
@@ -89,6 +100,7 @@ test.each([
   [ADMINS, [ADMINS]],
   [`${ADMINS};${OPS}`, [ADMINS, OPS]],
   ['cn=ops', ['cn=ops']],
+  ['CN=a,CN=Users,DC=example,DC=org', ['CN=a,CN=Users,DC=example,DC=org']],
 ])('reads the groups %s', (given, groups) => {
   expect(readConfig({ ...whole, BERTH_OIDC_GROUPS: given }).signOn?.rules.groups).toEqual(groups);
 });
