@@ -351,6 +351,12 @@ test.each(['//evil.test', '/\\evil.test', 'https://evil.test', '/instances\r\nx:
   expect([back.url.origin, back.status]).toEqual([edge.origin, 400]);
 });
 
+test('says in Chinese what a refusal means, before its reason', async () => {
+  const headers = { 'accept-language': 'zh-CN', accept: 'text/html' };
+  const { text } = await edge.send('/api/user/oidc/callback?state=x&code=y', { headers });
+  expect(text).toMatch(/<p>登录未完成，[^<]*原因：<\/p>\n<p>No login is under way in this browser/);
+});
+
 test('without a provider, names the setting, and shows no link', async () => {
   expectRefused(
     await newBrowser().open(`${api.origin}/api/user/oidc/login`),

@@ -96,8 +96,10 @@ interface Link {
 
 export const linkTo = ({ href, text }: Link): string => `<p><a href="${escaped(href)}">${escaped(text)}</a></p>`;
 
-export const failurePage = (trouble: string, texts: FormTexts, link?: Link): string =>
-  page(texts, texts.notPossible, [paragraph(trouble), ...(link ? [linkTo(link)] : [])].join('\n'));
+export const failurePage = (trouble: string, texts: FormTexts, link?: Link, before?: string): string => {
+  const sentences = [before, trouble].filter((text) => text !== undefined);
+  return page(texts, texts.notPossible, [...sentences.map(paragraph), ...(link ? [linkTo(link)] : [])].join('\n'));
+};
 
 export const asSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;

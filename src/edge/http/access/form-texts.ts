@@ -1,5 +1,9 @@
-/** Texts of the pages with a form, which have no console beside them. The API's words stay. */
+/**
+ * Texts of the pages with a form, which have no console beside them. The API's words stay; below
+ * other languages they are the reason.
+ */
 import type { FastifyRequest } from 'fastify';
+import type { RefusalCode } from '../../../domain/kernel/refusal.ts';
 
 const english = {
   language: 'en',
@@ -12,6 +16,8 @@ const english = {
   logInWith: (provider: string) => `Log in with ${provider}`,
   logInAgain: 'Log in again',
   logInOtherwise: 'Log in with another account',
+  /** Sentences before the reason of a refused login by a provider. */
+  signOnRefused: {} as Partial<Record<RefusalCode, string>>,
   secondFactor: 'Second factor',
   code: 'Code',
   codeText: 'The password is right. Type the code that your authenticator app shows now, or a recovery code.',
@@ -60,6 +66,12 @@ const chinese: FormTexts = {
   logInWith: (provider) => `通过 ${provider} 登录`,
   logInAgain: '重新登录',
   logInOtherwise: '使用其他账号登录',
+  signOnRefused: {
+    forbidden: '登录服务已确认您的身份，但此处不允许该账号登录。请改用其他账号，或联系管理员。原因：',
+    name_taken: '您的邮箱属于此处的另一个账号，登录服务不能打开它。请用密码登录，或联系管理员。原因：',
+    not_logged_in: '登录未完成，请重新登录，或改用其他账号。原因：',
+    unavailable: '登录服务现在无法使用。请稍后再试，用密码登录，或联系运维人员。原因：',
+  },
   secondFactor: '双重验证',
   code: '验证码',
   codeText: '密码正确。请输入身份验证器应用当前显示的验证码，或一个恢复码。',

@@ -80,7 +80,7 @@ export function mountSignOn(app: FastifyInstance, deps: SignOnDeps): void {
       const link = isRefused
         ? { href: signOnAddress(back, { prompt: CHOOSE_ACCOUNT }), text: texts.logInOtherwise }
         : { href: signOnAddress(back), text: texts.logInAgain };
-      return failurePage(trouble, texts, link);
+      return failurePage(trouble, texts, link, error instanceof Refusal ? texts.signOnRefused[error.code] : undefined);
     });
 
   route(SIGN_ON_PATHS.login, {}, async (request, reply) => {
