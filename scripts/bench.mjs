@@ -20,8 +20,8 @@ await runCommand(async () => {
   const { positionals } = readArguments(USAGE, { options: { ...options, only }, allowPositionals: true });
   await ensureDependencies();
   const node = findNode24();
-  const { command: beside = [], why } = positionals.join() === 'launch-card' ? await currentDockerCommand() : {};
+  const { command: engine = [], why } = positionals.join() === 'launch-card' ? await currentDockerCommand() : {};
   if (why !== undefined) throw new Unready(why);
-  const [command = node, ...args] = [...beside, node, 'bench/run.ts', ...process.argv.slice(2)];
+  const [command = node, ...args] = [...engine, node, 'bench/run.ts', ...process.argv.slice(2)];
   return becomeProgram({ command: findProgram(command) ?? command, args, env: envWithNode(node) });
 });

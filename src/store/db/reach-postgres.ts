@@ -109,7 +109,7 @@ async function checkPostgres(servers: PostgresServers, sessions: number): Promis
   }
 }
 
-/** Opens as many sessions as Berth needs: clients beyond the size of the pool wait without a word. */
+/** Opens as many sessions as Berth needs: clients beyond the pool wait without a word. */
 async function checkPooler(client: pg.Client, servers: PostgresServers, sessions: number): Promise<void> {
   const opening = Array.from({ length: sessions - 1 }, () => connect(servers.url(), 'berth start'));
   const others = (await Promise.allSettled(opening)).flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
