@@ -93,3 +93,14 @@ longTest('a refusal of the API begins in the language of the page', async () => 
     await context.close();
   }
 });
+
+test('what needs the operator of a ready server is a warning on the health page', async () => {
+  await visited('/operator/health', async (page) => {
+    await page.getByText('All is well').waitFor();
+    const readiness = { ready: true, status: 'degraded', text: 'the provider refuses the secret' };
+    await page.route('**/readyz', (route) => route.fulfill({ json: readiness }));
+    await page.reload();
+    await page.getByText('something needs you: the provider refuses the secret').waitFor();
+    expect(await page.getByText('All is well').count()).toBe(0);
+  });
+});

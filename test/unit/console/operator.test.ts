@@ -58,7 +58,7 @@ const task: HealthFacts['tasks'][number] = {
   failures: 0,
 };
 const well: HealthFacts = {
-  ready: { ready: true, text: 'docker answers' },
+  ready: { state: 'ok', text: 'docker answers' },
   regions: [region],
   tasks: [task],
   due: [],
@@ -96,7 +96,8 @@ test('findings come worst first', () => {
 });
 
 test.each<[string, Partial<HealthFacts>]>([
-  ['notReady', { ready: { ready: false, text: 'no database' } }],
+  ['notReady', { ready: { state: 'notReady', text: 'no database' } }],
+  ['degraded', { ready: { state: 'degraded', text: 'the data folder is full' } }],
   ['engineSilent', { regions: [{ ...region, engine: { name: 'docker', answers: false, text: 'gone' } }] }],
   ['taskFails', { tasks: [{ ...task, lastError: 'disk full', failures: 3 }] }],
   [

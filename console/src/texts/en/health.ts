@@ -5,6 +5,7 @@ export const health = {
   severities: { bad: 'Broken', warns: 'Warning', tells: 'Note' },
   sentences: {
     notReady: (text: string) => `The server is not ready: ${text}`,
+    degraded: (text: string) => `The server is ready, and something needs you: ${text}`,
     engineSilent: (region: string, text: string) =>
       `The engine of ${region} does not answer: ${text}. Its instances keep their state and go on once it is back.`,
     taskFails: (task: string, error: string, failures: number) =>

@@ -7,6 +7,7 @@ export const health: Texts['health'] = {
   severities: { bad: '故障', warns: '警告', tells: '提示' },
   sentences: {
     notReady: (text) => `服务器未就绪：${text}`,
+    degraded: (text) => `服务器就绪，但有问题需要处理：${text}`,
     engineSilent: (region, text) => `${region} 的引擎无响应：${text}。实例保持状态，恢复后继续。`,
     taskFails: (task, error, failures) => `后台任务“${task}”失败（${failures} 次）：${error}`,
     taskLate: (task, time) => `后台任务“${task}”自 ${time} 起未运行。`,

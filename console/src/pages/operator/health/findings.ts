@@ -2,7 +2,7 @@
 import type { AnswerOf } from '../../../../../src/contract/routes.ts';
 
 export interface HealthFacts {
-  ready: { ready: boolean; text: string };
+  ready: { state: 'ok' | 'degraded' | 'notReady'; text: string };
   regions: AnswerOf<'fleet'>['regions'];
   tasks: AnswerOf<'listTasks'>['tasks'];
   due: AnswerOf<'listTasks'>['due'];
@@ -21,6 +21,7 @@ export type Severity = 'bad' | 'warns' | 'tells';
 /** Names of sentences, with what each needs. */
 export type Finding = { severity: Severity; key: string } & (
   | { kind: 'notReady'; text: string }
+  | { kind: 'degraded'; text: string }
   | { kind: 'engineSilent'; region: string; text: string }
   | { kind: 'taskFails'; task: string; error: string; failures: number }
   | { kind: 'taskLate'; task: string; sinceMs: number }
@@ -49,9 +50,7 @@ const order: readonly Severity[] = ['bad', 'warns', 'tells'];
 
 export function findingsOf(facts: HealthFacts): Finding[] {
   const findings: Finding[] = [
-    ...(facts.ready.ready
-      ? []
-      : [{ severity: 'bad', key: 'ready', kind: 'notReady', text: facts.ready.text } satisfies Finding]),
+    ...ofReadiness(facts.ready),
     ...facts.regions.flatMap(ofRegion),
     ...facts.tasks.flatMap((task) => ofTask(task, facts.nowMs)),
     ...facts.due.flatMap(ofDue),
@@ -82,6 +81,11 @@ export function findingsOf(facts: HealthFacts): Finding[] {
     ),
   ];
   return findings.toSorted((one, other) => order.indexOf(one.severity) - order.indexOf(other.severity));
+}
+
+function ofReadiness({ state, text }: HealthFacts['ready']): Finding[] {
+  if (state === 'ok') return [];
+  return [{ severity: state === 'degraded' ? 'warns' : 'bad', key: 'ready', kind: state, text }];
 }
 
 function ofRegion(region: HealthFacts['regions'][number]): Finding[] {

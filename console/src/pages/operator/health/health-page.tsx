@@ -24,10 +24,11 @@ const PAGE = { currentPage: 1, pageSize: 200 };
 async function readiness(): Promise<HealthFacts['ready']> {
   try {
     const response = await fetch(`${base}/readyz`);
-    const body: { ready?: boolean; text?: string; message?: string } = await response.json();
-    return { ready: response.ok && body.ready !== false, text: body.text ?? body.message ?? '' };
+    const { status, text, message = '' }: { status?: string; text?: string; message?: string } = await response.json();
+    if (!response.ok) return { state: 'notReady', text: message };
+    return { state: status === 'ok' ? 'ok' : 'degraded', text: text ?? '' };
   } catch (error) {
-    return { ready: false, text: error instanceof Error ? error.message : String(error) };
+    return { state: 'notReady', text: error instanceof Error ? error.message : String(error) };
   }
 }
 
@@ -136,7 +137,8 @@ function useSentence(): (finding: Finding) => string {
   return (finding) => {
     switch (finding.kind) {
       case 'notReady':
-        return sentences.notReady(finding.text);
+      case 'degraded':
+        return sentences[finding.kind](finding.text);
       case 'engineSilent':
         return sentences.engineSilent(finding.region, finding.text);
       case 'taskFails':
@@ -222,6 +224,7 @@ function Step({ finding }: { finding: Finding }) {
         </ButtonLink>
       );
     case 'notReady':
+    case 'degraded':
     case 'taskFails':
     case 'taskLate':
     case 'diskHeld':
