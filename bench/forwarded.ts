@@ -1,5 +1,5 @@
 /** Processor time of forwarded addresses and the check of proxies, for a request of the API. */
-import { cleanForwarded, makeAddressMatcher } from '../src/edge/address-list.ts';
+import { makeTrustedProxies, takeForwarded } from '../src/edge/address-list.ts';
 import { isCheck } from '../src/edge/proxy-check.ts';
 import type { Bench } from './bench.ts';
 import { median, shown, spread } from './lib/numbers.ts';
@@ -9,7 +9,7 @@ const LIMIT_US = 0.2;
 const PROXY = '127.0.0.1';
 const CLIENTS = 10_000;
 const PATH = '/api/instance/list';
-const isTrusted = makeAddressMatcher([PROXY, '10.0.0.0/8']);
+const proxies = makeTrustedProxies([PROXY, '10.0.0.0/8']);
 
 interface Traffic {
   /** Header of each client in turn, as bytes: a server makes a text of them for each request. */
@@ -36,8 +36,8 @@ function run({ headers: list, asked }: Traffic, count: number, reads: boolean): 
     const text = list[nth % list.length]?.toString('latin1');
     const headers = text === undefined ? { host: 'h' } : { host: 'h', 'x-forwarded-for': text };
     if (reads) {
-      cleanForwarded(headers);
-      for (const address of asked) if (isTrusted(address)) trusted += 1;
+      takeForwarded(headers, proxies);
+      for (const address of asked) if (proxies.includes(address)) trusted += 1;
       if (isCheck(PATH)) trusted = Number.NaN;
     } else trusted += headers.host.length * asked.length;
   }

@@ -94,7 +94,7 @@ longTest('a refusal of the API begins in the language of the page', async () => 
   }
 });
 
-test('what needs the operator of a ready server is a warning on the health page', async () => {
+test('the health page warns of what needs the operator while the server is ready', async () => {
   await visited('/operator/health', async (page) => {
     await page.getByText('All is well').waitFor();
     const readiness = { ready: true, status: 'degraded', text: 'the provider refuses the secret' };

@@ -19,7 +19,6 @@ import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { SeenRequest } from '../../contract/proxy-check.ts';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
 import { authorize, detachedCopy, type AccessGrant, type AdmissionDeps } from './admission.ts';
 import {
@@ -48,7 +47,15 @@ import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleTimeouts } from './idle-timeouts.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
-import { clientAddressOf, upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
+import {
+  clientAddressOf,
+  peerOf,
+  seenOf,
+  senderOf,
+  upstreamHeaders,
+  type Peer,
+  type Sender,
+} from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
 import { makeListener } from './listener.ts';
@@ -58,11 +65,11 @@ import { Revocation, type OpenAccess } from './revocation.ts';
 import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import { atTime } from '../at-time.ts';
-import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
+import { makeTrustedProxies, type TrustedProxies } from '../address-list.ts';
 import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { answerInTurn, refuseHttp2 } from '../malformed-requests.ts';
-import { isCheck, isCheckSocket, openAndClose, seenRequest, serveCheck } from '../proxy-check.ts';
+import { isCheck, isCheckSocket, openAndClose, serveCheck } from '../proxy-check.ts';
 import type { Certificates } from '../tls-files.ts';
 
 export interface GatewayDeps {
@@ -110,7 +117,7 @@ export class Gateway {
   readonly #deps: GatewayDeps;
   readonly #limits: GatewayLimits;
   readonly #elapsed: () => number;
-  readonly #isTrusted: AddressMatcher;
+  readonly #proxies: TrustedProxies;
   readonly #publicOrigin: { origin: string; scheme: string } | null;
   readonly #portDomain: string | null;
   readonly #admission: AdmissionDeps;
@@ -133,7 +140,7 @@ export class Gateway {
     this.#elapsed = deps.elapsed ?? (() => performance.now());
     const { forwarding, authenticate } = deps;
     const { apiUrl } = deps;
-    this.#isTrusted = makeAddressMatcher(deps.trustedProxies ?? []);
+    this.#proxies = makeTrustedProxies(deps.trustedProxies ?? []);
     const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? null;
@@ -159,7 +166,7 @@ export class Gateway {
     this.#connectionLimit = new ConnectionLimit({
       listener: 'gateway',
       connections,
-      isProxy: this.#isTrusted,
+      isProxy: this.#proxies.includes,
       log: deps.log,
     });
     this.#connectionLimit.watch(this.#server);
@@ -288,7 +295,8 @@ export class Gateway {
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     if (method === 'POST' && req.url === CLEAR_PATH)
       return sendAnswer(req, res, this.#clearCookies(head, connection.peer), head.accept);
-    if (isCheck(req.url ?? '')) return serveCheck(req, res, req.url ?? '', this.#seen(head, connection.peer));
+    if (isCheck(req.url ?? ''))
+      return serveCheck(req, res, req.url ?? '', seenOf(head, connection.peer, this.#proxies));
     if (head.bytes > this.#limits.maxHeaderBytes)
       return sendAnswer(req, res, headTooLarge(this.#limits.maxHeaderBytes), head.accept);
     const target = targetOf(head.host, req.url ?? '', this.#portDomain);
@@ -298,16 +306,12 @@ export class Gateway {
       case 'unknown':
         return sendAnswer(req, res, this.#nothingHere(), head.accept);
       case 'open': {
-        const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
-        const { apiUrl } = this.#admission;
+        const sender = senderOf(head, connection.peer, this.#proxies);
+        const ownOrigin = this.#ownOrigin(sender, target.at !== null);
+        const from = clientAddressOf(sender, this.#proxies);
         const { query, at } = target;
-        const { forwarding } = this.#deps;
-        const portDomain = this.#portDomain;
-        const { peer } = connection;
-        const answer = await open(
-          { forwarding, apiUrl, portDomain },
-          { method, head, query, target: at, ownOrigin, peer },
-        );
+        const deps = { ...this.#admission, forwarding: this.#deps.forwarding, portDomain: this.#portDomain };
+        const answer = await open(deps, { method, head, query, target: at, ownOrigin, from });
         return sendAnswer(req, res, answer, head.accept);
       }
       case 'lab':
@@ -428,11 +432,11 @@ export class Gateway {
     { head, asked, method, upgrade }: { head: Head; asked: InstanceTarget; method: string; upgrade: boolean },
     { peer, credentials }: Connection,
   ): Promise<Entered | { refused: Answer }> {
-    const sender = senderOf(head, peer);
+    const sender = senderOf(head, peer, this.#proxies);
     const shown = takeShareToken(asked, head);
     const { target, token: shareToken } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.mount === 'host');
-    const from = (): string => clientAddressOf(sender, this.#isTrusted);
+    const from = (): string => clientAddressOf(sender, this.#proxies);
     const authRequest = { head, credentials, target, shareToken, method, upgrade, ownOrigin, from };
     const authorized = await authorize(this.#admission, authRequest);
     if ('refused' in authorized) return authorized;
@@ -458,16 +462,9 @@ export class Gateway {
     return { authorized, portAddress, pool, target, host: sender.host, headers };
   }
 
-  #seen(head: Head, peer: Peer): SeenRequest {
-    const { proto } = senderOf(head, peer);
-    const tls = peer.proto === 'https';
-    const isForwarded = head.forwardedFor !== null;
-    return seenRequest({ scheme: proto, host: head.host, tls, isForwarded, isTrusted: peer.trusted });
-  }
-
   #clearCookies(head: Head, peer: Peer): Answer {
     const { origin, cookies } = head;
-    const sender = senderOf(head, peer);
+    const sender = senderOf(head, peer, this.#proxies);
     const isOwn = [true, false].some((isOfPort) => origin === this.#ownOrigin(sender, isOfPort));
     return isOwn ? cookiesCleared(cookies.join('; '), this.#admission.apiUrl) : crossSite();
   }
@@ -480,7 +477,7 @@ export class Gateway {
     let found = this.#connections.get(socket);
     if (found === undefined) {
       const credentials = new Credentials(this.#deps.issuer);
-      found = { exchanges: new Map(), peer: peerOf(socket, this.#isTrusted), credentials };
+      found = { exchanges: new Map(), peer: peerOf(socket, this.#proxies.includes), credentials };
       this.#connections.set(socket, found);
     }
     return found;

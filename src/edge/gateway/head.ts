@@ -1,4 +1,3 @@
-import { listsOfForwarded } from '../address-list.ts';
 import { headBytes } from '../full-cookies.ts';
 
 /** Headers of one connection (RFC 9110 §7.6.1), and old variants. */
@@ -41,6 +40,7 @@ export class Head {
   forwardedFor: string | null = null;
   forwardedProto: string | null = null;
   forwardedHost: string | null = null;
+  forwarded: string | null = null;
   contentLength: string | null = null;
   bytes = 0;
   chunked = false;
@@ -56,7 +56,6 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   head.bytes = headBytes(raw);
   let host: string | null = null;
   let encoding: string | null = null;
-  let forwarded: string | null = null;
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = (raw[at] ?? '').toLowerCase();
     const value = raw[at + 1] ?? '';
@@ -82,13 +81,13 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
         head.forwardedFor = head.forwardedFor === null ? value : `${head.forwardedFor}, ${value}`;
         break;
       case 'x-forwarded-proto':
-        head.forwardedProto ??= value;
+        head.forwardedProto = value;
         break;
       case 'x-forwarded-host':
-        head.forwardedHost ??= value;
+        head.forwardedHost = value;
         break;
       case 'forwarded':
-        forwarded = forwarded === null ? value : `${forwarded}, ${value}`;
+        head.forwarded = head.forwarded === null ? value : `${head.forwarded}, ${value}`;
         break;
       case 'referer':
         head.referer ??= value;
@@ -143,12 +142,6 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   if (host === null && httpVersion === '1.1') return 'the Host header is missing: send it once';
   head.host = host ?? '';
   head.chunked = encoding !== null;
-  if (forwarded !== null && (head.forwardedFor ?? head.forwardedProto ?? head.forwardedHost) === null) {
-    const lists = listsOfForwarded(forwarded);
-    head.forwardedFor = lists?.['x-forwarded-for'] ?? null;
-    head.forwardedProto = lists?.['x-forwarded-proto'] ?? null;
-    head.forwardedHost = lists?.['x-forwarded-host'] ?? null;
-  }
   return refusalReason(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
 }
 

@@ -1,11 +1,9 @@
 import type { Forwarding, Visitor } from '../../control/index.ts';
-import { forwardedHops } from '../address-list.ts';
 import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
 import { loginLink, returnTarget } from './login-link.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
-import type { Peer } from './upstream-headers.ts';
 import { addressWithout } from './share-token.ts';
 
 export interface OpenDeps {
@@ -21,7 +19,8 @@ export interface OpenLinkRequest {
   /** Port whose own host was addressed; null: the gateway's host. */
   target: { instanceId: string; port: number } | null;
   ownOrigin: string;
-  peer: Peer;
+  /** Address of the visitor. */
+  from: string;
 }
 
 export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<Answer> {
@@ -58,11 +57,9 @@ export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<An
   return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
 }
 
-function visitorOf({ head, peer }: OpenLinkRequest): Visitor {
+function visitorOf({ head, from }: OpenLinkRequest): Visitor {
   const at = head.names.indexOf('user-agent');
-  // The last address is the one that the trusted proxy appended.
-  const forwarded = peer.trusted ? forwardedHops(head.forwardedFor ?? '').at(-1) : undefined;
-  return { address: forwarded ?? peer.address, userAgent: at === -1 ? '' : (head.raw[2 * at + 1] ?? '') };
+  return { address: from, userAgent: at === -1 ? '' : (head.raw[2 * at + 1] ?? '') };
 }
 
 /** Whether another origin's page sent the request. Without Sec-Fetch-* only the Referer tells. */

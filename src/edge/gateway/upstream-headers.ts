@@ -1,8 +1,10 @@
 /** Rewrites a request head: hop-by-hop headers and credentials out, X-Forwarded in. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { forwardedHops, withoutMapping, type AddressMatcher } from '../address-list.ts';
+import { withoutMapping, type AddressMatcher, type TrustedProxies } from '../address-list.ts';
 import type { Authorized } from './admission.ts';
+import type { SeenRequest } from '../../contract/proxy-check.ts';
+import { seenRequest } from '../proxy-check.ts';
 import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
 import { HOP_BY_HOP, type Head } from './head.ts';
@@ -14,7 +16,7 @@ export interface Sender {
   address: string;
   proto: 'http' | 'https';
   host: string;
-  /** `X-Forwarded-For` of a trusted proxy, else null. */
+  /** `X-Forwarded-For` of a trusted proxy, or the address of its `Forwarded`. Null: neither. */
   forwardedFor: string | null;
 }
 
@@ -40,23 +42,32 @@ export function peerOf(socket: Socket, isTrusted: AddressMatcher): Peer {
   return { address, proto: socket instanceof TLSSocket ? 'https' : 'http', trusted: isTrusted(address) };
 }
 
-export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender {
+export function senderOf(head: Head, { address, proto, trusted }: Peer, proxies: TrustedProxies): Sender {
   if (!trusted) return { address, proto, host: head.host, forwardedFor: null };
+  const said =
+    head.forwardedFor === null && head.forwarded !== null
+      ? proxies.forwarded(head.forwarded)
+      : { address: head.forwardedFor, proto: lastOf(head.forwardedProto), host: lastOf(head.forwardedHost) };
   return {
     address,
-    proto: firstOf(head.forwardedProto) === 'https' ? 'https' : proto,
-    host: firstOf(head.forwardedHost) ?? head.host,
-    forwardedFor: head.forwardedFor,
+    proto: said.proto === 'https' ? 'https' : proto,
+    host: said.host ?? head.host,
+    forwardedFor: said.address,
   };
 }
 
-/** The last address that no trusted proxy has; the first, if all are proxies. */
-export function clientAddressOf({ address, forwardedFor }: Sender, isTrusted: AddressMatcher): string {
-  const hops = forwardedFor === null ? [] : forwardedHops(forwardedFor);
-  return hops.findLast((hop) => !isTrusted(hop)) ?? hops[0] ?? address;
+export function seenOf(head: Head, peer: Peer, proxies: TrustedProxies): SeenRequest {
+  const { proto, forwardedFor } = senderOf(head, peer, proxies);
+  const isForwarded = (peer.trusted ? forwardedFor : (head.forwardedFor ?? head.forwarded)) !== null;
+  const tls = peer.proto === 'https';
+  return seenRequest({ scheme: proto, host: head.host, tls, isForwarded, isTrusted: peer.trusted });
 }
 
-const firstOf = (list: string | null): string | null => list?.split(',')[0]?.trim().toLowerCase() ?? null;
+export const clientAddressOf = ({ address, forwardedFor }: Sender, proxies: TrustedProxies): string =>
+  (forwardedFor === null ? null : proxies.listed(forwardedFor)) ?? address;
+
+/** The nearest proxy's entry. */
+const lastOf = (list: string | null): string | null => list?.split(',').at(-1)?.trim().toLowerCase() ?? null;
 
 export function upstreamHeaders(
   head: Head,

@@ -13,7 +13,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
-import { cleanForwarded, makeAddressMatcher, withoutMapping, type AddressMatcher } from '../address-list.ts';
+import { makeTrustedProxies, takeForwarded, type AddressMatcher, type TrustedProxies } from '../address-list.ts';
 import { MAX_HEAD_BYTES, PARSED_SHARE } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { gatewayAddresses, isCheck, seenRequest, serveCheck } from '../proxy-check.ts';
@@ -124,8 +124,8 @@ export interface ApiOptions {
 
 export function makeApi(options: ApiOptions): FastifyInstance {
   const { control, log, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
-  const { trustedProxies = [] } = options;
-  const isProxy = makeAddressMatcher(trustedProxies);
+  const proxies = makeTrustedProxies(options.trustedProxies ?? []);
+  const isProxy = proxies.includes;
   const connectionLimit = new ConnectionLimit({
     listener: 'API',
     connections: options.connections ?? DEFAULT_CONNECTIONS,
@@ -138,7 +138,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     isProxy,
     now: options.rateClock,
   });
-  const app = makeServer(options, { connectionLimit, rates, isProxy });
+  const app = makeServer(options, { connectionLimit, rates, proxies });
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
     limitMs: bodyTimeoutMs,
@@ -186,12 +186,13 @@ function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher, others: 
     if (!isCheck(request.url)) return done();
     const { raw, protocol, headers } = request;
     reply.hijack();
+    const isTrusted = isProxy(raw.socket.remoteAddress ?? '');
     const seen = seenRequest({
       scheme: protocol,
       host: headers.host,
       tls: raw.socket instanceof TLSSocket,
-      isForwarded: headers[FORWARDED_FOR] !== undefined,
-      isTrusted: isProxy(withoutMapping(raw.socket.remoteAddress ?? '')),
+      isForwarded: (headers[FORWARDED_FOR] ?? (isTrusted ? undefined : headers.forwarded)) !== undefined,
+      isTrusted,
     });
     serveCheck(raw, reply.raw, request.url, { ...seen, others });
   });
@@ -200,12 +201,12 @@ function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher, others: 
 interface Clients {
   connectionLimit: ConnectionLimit;
   rates: RequestRates;
-  isProxy: AddressMatcher;
+  proxies: TrustedProxies;
 }
 
 function makeServer(
   { tls, log, strictTransport = false, prefix = '' }: ApiOptions,
-  { connectionLimit, rates, isProxy }: Clients,
+  { connectionLimit, rates, proxies }: Clients,
 ): FastifyInstance {
   const requestId = makeRequestIds();
   const wireErrors = new WireErrors(() => requestId(undefined), prefix);
@@ -228,11 +229,11 @@ function makeServer(
       return server;
     },
     rewriteUrl: ({ url = '' }) => plainAddress(url, prefix),
-    genReqId({ headers }) {
-      cleanForwarded(headers);
+    genReqId({ headers, socket }) {
+      if (proxies.includes(socket.remoteAddress ?? '')) takeForwarded(headers, proxies);
       return requestId(headers['x-request-id']);
     },
-    trustProxy: isProxy,
+    trustProxy: proxies.includes,
     logger: false,
     clientErrorHandler: (error, socket) => wireErrors.answer(error, socket),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),

@@ -36,13 +36,15 @@ test('a key is refused from other addresses than its own, as a trusted proxy tel
     infoWith(at, forwardedFor ? { 'x-forwarded-for': forwardedFor } : {});
   expect(await info(behind, '192.0.2.9')).toBe(200);
   expect(await info(behind, '2001:db8::9')).toBe(200);
-  for (const spelled of ['192.0.2.9:54321', '"192.0.2.9:1"', '[2001:db8::9]:443', 'unknown, 192.0.2.9:2'])
+  for (const spelled of ['192.0.2.9:54321', '"192.0.2.9:1"', '[2001:db8::9]:443', 'unknown, 192.0.2.9:2', '192.0.2.9,'])
     expect([spelled, await info(behind, spelled)]).toEqual([spelled, 200]);
   expect(await info(behind, '192.0.2.9:1, 203.0.113.5:1')).toBe(403);
   expect(await info(behind, '192.0.2.9, 203.0.113.5')).toBe(403);
   expect(await info(behind)).toBe(403);
   expect(await info(api, '192.0.2.9')).toBe(403);
   expect(await infoWith(behind, { forwarded: 'for="[2001:db8::9]:443";proto=https' })).toBe(200);
+  for (const before of ['x, ', 'for="x, ', ', ,', 'for=203.0.113.5, '])
+    expect(await infoWith(behind, { forwarded: `${before}for="192.0.2.9:_p1",`, 'x-forwarded-host': 'x' })).toBe(200);
   expect(await infoWith(behind, { forwarded: 'for=192.0.2.9, for=203.0.113.5' })).toBe(403);
   expect(await infoWith(behind, { forwarded: 'for=192.0.2.9', 'x-forwarded-for': '203.0.113.5' })).toBe(403);
   expect(await infoWith(api, { forwarded: 'for=192.0.2.9' })).toBe(403);

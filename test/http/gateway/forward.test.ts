@@ -71,29 +71,35 @@ describe('requests and responses are forwarded', () => {
     });
   });
 
-  test('uses Forwarded of a trusted proxy, unless it sends X-Forwarded headers as well', async () => {
+  test('uses Forwarded of a trusted proxy, unless it sends X-Forwarded-For as well', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const forwarded = 'for="[2001:db8::7]:4711";proto=https;host=gateway.example';
-    const seen = seenBy(await ask(harness, `/forward/${A}/80/`, { headers: { Forwarded: forwarded } }));
-    expect(seen.headers).toMatchObject({
-      'x-forwarded-for': '[2001:db8::7]:4711, 127.0.0.1',
-      'x-forwarded-proto': 'https',
-      'x-forwarded-host': 'gateway.example',
-    });
+    const ofClient = { 'X-Forwarded-Host': 'evil', 'X-Forwarded-Proto': 'http' };
+    for (const headers of [
+      { Forwarded: forwarded },
+      { Forwarded: `x", proto=http;, ${forwarded}, `, ...ofClient },
+      { Forwarded: ['proto=http', forwarded] },
+    ])
+      expect(seenBy(await ask(harness, `/forward/${A}/80/`, { headers })).headers).toMatchObject({
+        'x-forwarded-for': '2001:db8::7, 127.0.0.1',
+        'x-forwarded-proto': 'https',
+        'x-forwarded-host': 'gateway.example',
+      });
     const both = { Forwarded: forwarded, 'X-Forwarded-For': '6.6.6.6' };
     const own = seenBy(await ask(harness, `/forward/${A}/80/`, { headers: both }));
     expect(own.headers).toMatchObject({ 'x-forwarded-for': '6.6.6.6, 127.0.0.1', 'x-forwarded-proto': 'http' });
   });
 
-  test('forwards all lines of a trusted proxy’s header in order', async () => {
+  test('forwards all lines of a trusted proxy’s header in order, of which the last decides', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const headers = { 'X-Forwarded-For': ['6.6.6.6', '192.0.2.7'] };
+    const headers = { 'X-Forwarded-For': ['6.6.6.6', '192.0.2.7'], 'X-Forwarded-Proto': ['http', 'https'] };
     const seen = seenBy(await ask(harness, `/forward/${A}/80/`, { headers }));
     expect(seen.headers['x-forwarded-for']).toBe('6.6.6.6, 192.0.2.7, 127.0.0.1');
+    expect(seen.headers['x-forwarded-proto']).toBe('https');
   });
 
   test('removes hop-by-hop headers and those named by Connection, both ways', async () => {
