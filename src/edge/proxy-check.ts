@@ -4,23 +4,36 @@
  */
 import { createHash } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import { CHECK_PATHS, CHECK_STREAM_MS, MAX_CHECK_BYTES, type SeenRequest } from '../contract/proxy-check.ts';
+import {
+  CHECK_BODY_BYTES,
+  CHECK_PATHS,
+  CHECK_STREAM_MS,
+  CLAIMED_ADDRESS,
+  type SeenRequest,
+} from '../contract/proxy-check.ts';
+import type { AddressMatcher } from './address-list.ts';
 import type { ClientRequest, ClientResponse } from './gateway/client-exchange.ts';
 
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 const CLOSE_NORMALLY = Buffer.from([0x88, 2, 0x03, 0xe8]);
 const JSON_TYPE = 'application/json; charset=utf-8';
+/** Read of a body that is refused, so that its sender reads the answer. */
+const MAX_READ_BYTES = 8 * CHECK_BODY_BYTES;
 
 export const isCheck = (url: string): boolean => url.startsWith(CHECK_PATHS.request);
 
 export const isCheckSocket = (url: string): boolean => url === CHECK_PATHS.socket;
 
 interface Arrival {
+  listener: SeenRequest['listener'];
+  /** Client's address. */
+  address: string;
   scheme: string;
   host: string | undefined;
   tls: boolean;
   isForwarded: boolean;
   isTrusted: boolean;
+  isProxy: AddressMatcher;
 }
 
 /** Addresses of the gateway and of a port's host. */
@@ -34,11 +47,22 @@ export interface GatewayPlace {
   portDomain?: string | null;
 }
 
-export const seenRequest = ({ scheme, host = '', tls, isForwarded, isTrusted }: Arrival): SeenRequest => ({
+export const seenRequest = ({
+  listener,
+  address,
+  scheme,
+  host = '',
+  tls,
+  isForwarded,
+  isTrusted,
+  isProxy,
+}: Arrival): SeenRequest => ({
+  listener,
   scheme,
   host,
   tls,
   forwarded: isForwarded ? (isTrusted ? 'counts' : 'ignored') : 'none',
+  client: address === CLAIMED_ADDRESS ? 'claimed' : isProxy(address) ? 'proxy' : 'other',
 });
 
 /** Opens the WebSocket and closes it. */
@@ -63,7 +87,7 @@ export function serveCheck(req: ClientRequest, res: ClientResponse, url: string,
     case CHECK_PATHS.stream:
       return holdStream(res);
     case CHECK_PATHS.body:
-      return countBody(req, send);
+      return countBody(req, res, send);
     case CHECK_PATHS.socket:
       return send(400, { message: 'this is a WebSocket: send "Connection: Upgrade" and "Upgrade: websocket"' });
     default:
@@ -75,6 +99,7 @@ export function serveCheck(req: ClientRequest, res: ClientResponse, url: string,
 const CHECK_HEADERS = {
   'Cache-Control': 'no-store',
   'Access-Control-Allow-Origin': '*',
+  'Access-Control-Allow-Headers': '*',
   'X-Content-Type-Options': 'nosniff',
 };
 
@@ -88,14 +113,16 @@ function holdStream(res: ClientResponse): void {
   res.once('close', () => clearTimeout(timer));
 }
 
-function countBody(req: ClientRequest, send: (status: number, body: object) => void): void {
+function countBody(req: ClientRequest, res: ClientResponse, send: (status: number, body: object) => void): void {
   let bytes = 0;
   req.on('data', (chunk) => {
     bytes += chunk.length;
-    if (bytes <= MAX_CHECK_BYTES) return;
-    bytes = Number.NaN;
-    req.destroy();
+    if (bytes > MAX_READ_BYTES) req.destroy();
+    else if (bytes > CHECK_BODY_BYTES && !res.headersSent)
+      send(413, { message: `the body is too large: at most ${CHECK_BODY_BYTES} bytes are read` });
   });
-  req.on('end', () => send(200, { bytes }));
+  req.on('end', () => {
+    if (!res.headersSent) send(200, { bytes });
+  });
   req.resume();
 }

@@ -57,10 +57,14 @@ export function senderOf(head: Head, { address, proto, trusted }: Peer, proxies:
 }
 
 export function seenOf(head: Head, peer: Peer, proxies: TrustedProxies): SeenRequest {
-  const { proto, forwardedFor } = senderOf(head, peer, proxies);
+  const sender = senderOf(head, peer, proxies);
+  const { proto: scheme, forwardedFor } = sender;
+  const address = clientAddressOf(sender, proxies);
   const isForwarded = (peer.trusted ? forwardedFor : (head.forwardedFor ?? head.forwarded)) !== null;
   const tls = peer.proto === 'https';
-  return seenRequest({ scheme: proto, host: head.host, tls, isForwarded, isTrusted: peer.trusted });
+  const { host } = head;
+  const by = { isForwarded, isTrusted: peer.trusted, isProxy: proxies.includes };
+  return seenRequest({ listener: 'gateway', address, scheme, host, tls, ...by });
 }
 
 export const clientAddressOf = ({ address, forwardedFor }: Sender, proxies: TrustedProxies): string =>

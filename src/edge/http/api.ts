@@ -10,6 +10,7 @@ import fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
 import { countingRows } from '../../async/rows-read.ts';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
+import { CHECK_BODY_BYTES, CHECK_PATHS } from '../../contract/proxy-check.ts';
 import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
@@ -42,7 +43,14 @@ import { answerError, checkThen, PLAIN, type ErrorStyle } from './refusal-reply.
 import { makeReportQueue, type ReportQueue } from './report-queue.ts';
 import { makeRequestIds } from './request.ts';
 import { plainAddress } from './request-path.ts';
-import { costOfBody, costOfRows, DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
+import {
+  costOfBody,
+  costOfFile,
+  costOfRows,
+  DEFAULT_ADDRESS_RATE,
+  makeRequestRates,
+  type RequestRates,
+} from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './access/register-page.ts';
 import { mountSpaceGuard } from './space-guard.ts';
@@ -149,7 +157,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const recordRequest = mountAudit(app, { audit: control.audit });
   const corsOrigins = new Set(options.corsOrigins);
   const others = gatewayAddresses(options);
-  mountProxyCheck(app, isProxy, others);
+  mountProxyCheck(app, { isProxy, rates, others });
   refuseWrongHeads(app, new Set(options.hosts));
   mountPrefix(app, options.prefix ?? '');
   mountCors(app, corsOrigins);
@@ -181,18 +189,28 @@ export function makeApi(options: ApiOptions): FastifyInstance {
 }
 
 /** Before hosts are refused: it says which host a proxy passes. */
-function mountProxyCheck(app: FastifyInstance, isProxy: AddressMatcher, others: string[]): void {
+function mountProxyCheck(
+  app: FastifyInstance,
+  { isProxy, rates, others }: { isProxy: AddressMatcher; rates: RequestRates; others: string[] },
+): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.url !== CHECK_PATHS.body) return done();
+    checkThen(() => rates.takeOfAddress(request.ip, reply, costOfFile(CHECK_BODY_BYTES)), done);
+  });
   app.addHook('onRequest', (request, reply, done) => {
     if (!isCheck(request.url)) return done();
-    const { raw, protocol, headers } = request;
+    const { raw, protocol, headers, ip } = request;
     reply.hijack();
     const isTrusted = isProxy(raw.socket.remoteAddress ?? '');
     const seen = seenRequest({
+      listener: 'api',
+      address: ip,
       scheme: protocol,
       host: headers.host,
       tls: raw.socket instanceof TLSSocket,
       isForwarded: (headers[FORWARDED_FOR] ?? (isTrusted ? undefined : headers.forwarded)) !== undefined,
       isTrusted,
+      isProxy,
     });
     serveCheck(raw, reply.raw, request.url, { ...seen, others });
   });

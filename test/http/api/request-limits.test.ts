@@ -1,5 +1,6 @@
 /** Rates, security headers, and pages of other sites at the API's edge. */
 import { expect, onTestFinished, test } from 'vitest';
+import { CHECK_BODY_BYTES, CHECK_PATHS } from '../../../src/contract/proxy-check.ts';
 import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from '../../../src/contract/routes.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { makeRequestRates } from '../../../src/edge/http/request-rates.ts';
@@ -40,6 +41,18 @@ test('counts requests of an address before their credential, but not of a proxy'
   const behind = await start(1_000, { addressRate: 1, trustedProxies: ['127.0.0.1'] });
   for (let count = 0; count < 12; count += 1)
     expect((await behind.send('/healthz', { method: 'GET' })).status).toBe(200);
+});
+
+test('answers bodies of the check of proxies up to 4 MB, and counts each as 64 requests', async () => {
+  const api = await start(1_000, { addressRate: 15 });
+  const sendBody = (bytes: number) =>
+    api.send(CHECK_PATHS.body, { method: 'POST', body: Buffer.alloc(bytes), token: 'wrong' });
+  expect((await sendBody(CHECK_BODY_BYTES)).json).toEqual({ bytes: CHECK_BODY_BYTES });
+  expect(await sendBody(CHECK_BODY_BYTES + 1)).toMatchObject({
+    status: 413,
+    json: { message: expect.stringContaining('at most 4194304 bytes') },
+  });
+  expect((await sendBody(1)).status).toBe(429);
 });
 
 test('refills a bucket, counts all of an IPv6 /64, and keeps its memory in a flood of addresses', () => {

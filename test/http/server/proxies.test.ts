@@ -1,7 +1,7 @@
 /** Berth behind the proxies of Debian, with the shipped files and with usual mistakes. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { checkProxies, type ProxyFault } from '../../../src/contract/proxy-check.ts';
+import { checkAllProxies, checkProxies, type ProxyFault } from '../../../src/contract/proxy-check.ts';
 import { launchFirst } from '../../fixtures/first-launch.ts';
 import { startFrontedServer, type Change, type FrontedServer, type ProxyName } from '../../fixtures/front-proxies.ts';
 import { PASSWORD } from '../../fixtures/server-process.ts';
@@ -47,6 +47,18 @@ const mistakes: [string, ProxyName, Change, ProxyFault][] = [
     [/ {4}http-request set-header X-Forwarded-Proto .*\n/, ''],
     { kind: 'scheme', seen: 'http' },
   ],
+  [
+    'headers of 8 KB',
+    'nginx',
+    [/ {4}large_client_header_buffers .*\n/g, ''],
+    { kind: 'headers', status: expect.any(Number) },
+  ],
+  [
+    'Forwarded beside the X-Forwarded-For of clients',
+    'nginx',
+    [/X-Forwarded-For .*;/g, 'Forwarded "for=$remote_addr;proto=$scheme";'],
+    { kind: 'claim' },
+  ],
   ['no address', 'haproxy', [/ {4}http-request set-header X-Forwarded-For .*\n/, ''], { kind: 'forwardedFor' }],
   [
     'another Host',
@@ -76,6 +88,26 @@ const mistakes: [string, ProxyName, Change, ProxyFault][] = [
 
 test.each(mistakes)('names %s of %s', async (_what, name, change, fault) => {
   expect(await fronted.behind(name, () => faultsAt(fronted.apiUrl), { changes: [change] })).toEqual([fault]);
+});
+
+test('names a gateway that leads to the API, and the reverse', async () => {
+  const { behind, apiUrl, gatewayUrl, portUrl, ports } = fronted;
+  const check = () => checkAllProxies({ ...fronted, url: apiUrl });
+  const toApi: ProxyFault[] = [{ kind: 'listener', seen: 'api' }];
+  expect(await behind('nginx', check, { ports: { gateway: ports.api } })).toEqual([
+    { url: apiUrl, faults: [] },
+    { url: gatewayUrl, faults: toApi },
+    { url: portUrl, faults: toApi },
+  ]);
+  const faults: ProxyFault[] = [{ kind: 'listener', seen: 'gateway' }, { kind: 'othersUnknown' }];
+  expect(await behind('nginx', check, { ports: { api: ports.gateway } })).toEqual([{ url: apiUrl, faults }]);
+});
+
+test('says that nothing else is checked where a proxy refuses paths that begin with a dot', async () => {
+  const { behind, apiUrl } = fronted;
+  const noDots: Change = [/ {4}location \/ \{/g, '    location ~ /\\. { deny all; }\n    location / {'];
+  const rows = await behind('nginx', () => checkAllProxies({ ...fronted, url: apiUrl }), { changes: [noDots] });
+  expect(rows).toEqual([{ url: apiUrl, faults: [{ kind: 'foreign', status: 403 }, { kind: 'othersUnknown' }] }]);
 });
 
 test('tells an error of the proxy from one of the server', async () => {

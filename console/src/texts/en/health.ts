@@ -39,7 +39,14 @@ export const health = {
       unreached:
         'Nothing answers: the name leads nowhere, or the proxy does not listen there or has no certificate for it.',
       foreign: (status: number) =>
-        `Something else answers (${status}): the proxy does not lead this address to Berth, or does not reach it.`,
+        status === 403 || status === 404
+          ? `The proxy itself answers (${status}): it does not lead this address to Berth, or refuses paths that begin with a dot, such as /.berth/check; notebooks have such paths, too.`
+          : `Something else answers (${status}): the proxy does not lead this address to Berth, or does not reach it.`,
+      listener: (seen: 'api' | 'gateway'): string =>
+        seen === 'api'
+          ? 'This address leads to the API, not to the gateway: the proxy has to pass it to the port of the gateway.'
+          : 'This address leads to the gateway, not to the API: the proxy has to pass it to the port of the API.',
+      othersUnknown: 'Gateway and hosts of ports are not checked: the API, which names them, was not reached.',
       host: (seen: string) => `Berth sees the host “${seen}”: the proxy has to pass the header Host as it came.`,
       scheme: (seen: string) => `Berth sees ${seen}: the proxy has to send the header X-Forwarded-Proto.`,
       forwardedFor: 'The proxy sends no header X-Forwarded-For: all people share the limits of one address.',
@@ -52,6 +59,10 @@ export const health = {
         status === 413
           ? 'A body of 4 MB is refused (413): the limit of the proxy for bodies has to be raised.'
           : `A body of 4 MB does not arrive (${status === 0 ? 'the connection ends' : status}).`,
+      headers: (status: number) =>
+        `Headers of 30 KB do not arrive (${status === 0 ? 'the connection ends' : status}): the proxy has to take 32 KB, with nginx by large_client_header_buffers 4 32k.`,
+      claim:
+        'Clients can claim an address: the proxy has to set X-Forwarded-For, or to add the address of the client, and to delete what a client sent if it writes Forwarded instead.',
     },
   },
   steps: {

@@ -32,7 +32,15 @@ export const health: Texts['health'] = {
     well: '途中没有改动，也没有拒绝。',
     faults: {
       unreached: '没有响应：域名没有解析，或代理未监听该地址，或没有相应证书。',
-      foreign: (status) => `响应来自其他程序（${status}）：代理没有把此地址转发到 Berth，或无法连接 Berth。`,
+      foreign: (status) =>
+        status === 403 || status === 404
+          ? `代理自己作了响应（${status}）：它没有把此地址转发到 Berth，或拒绝以点开头的路径（如 /.berth/check）；Notebook 也有这样的路径。`
+          : `响应来自其他程序（${status}）：代理没有把此地址转发到 Berth，或无法连接 Berth。`,
+      listener: (seen) =>
+        seen === 'api'
+          ? '此地址通向 API，而不是网关：代理必须把它转发到网关的端口。'
+          : '此地址通向网关，而不是 API：代理必须把它转发到 API 的端口。',
+      othersUnknown: '未检查网关和端口的主机名：它们由 API 给出，而 API 无法访问。',
       host: (seen) => `Berth 收到的主机名是“${seen}”：代理必须原样转发请求头 Host。`,
       scheme: (seen) => `Berth 收到的是 ${seen}：代理必须发送请求头 X-Forwarded-Proto。`,
       forwardedFor: '代理没有发送请求头 X-Forwarded-For：所有人共用一个地址的限额。',
@@ -43,6 +51,10 @@ export const health: Texts['health'] = {
         status === 413
           ? '4 MB 的内容被拒绝（413）：需要提高代理的请求体上限。'
           : `4 MB 的内容没有送达（${status === 0 ? '连接中断' : status}）。`,
+      headers: (status) =>
+        `30 KB 的请求头没有送达（${status === 0 ? '连接中断' : status}）：代理必须接受 32 KB，nginx 用 large_client_header_buffers 4 32k。`,
+      claim:
+        '客户端可以冒充地址：代理必须设置 X-Forwarded-For 或追加客户端地址；若改用 Forwarded，则必须删除客户端发来的 X-Forwarded-For。',
     },
   },
   steps: {

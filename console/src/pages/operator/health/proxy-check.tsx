@@ -71,12 +71,16 @@ function useSentence(): (fault: ProxyFault) => string {
     switch (fault.kind) {
       case 'foreign':
         return faults.foreign(fault.status);
+      case 'listener':
+        return faults.listener(fault.seen);
       case 'host':
         return faults.host(fault.seen);
       case 'scheme':
         return faults.scheme(fault.seen);
       case 'body':
         return faults.body(fault.status);
+      case 'headers':
+        return faults.headers(fault.status);
       default:
         return faults[fault.kind];
     }
