@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
 import { PASSWORD_PATH } from '../edge/http/access/password-page.ts';
+import { plainName } from '../edge/http/host-header.ts';
 import type { OpenLink } from '../control/compute/instances/instances.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 
@@ -56,7 +57,7 @@ const portOfUrl = ({ port, protocol }: URL): number =>
 /** Host names that requests to the API may carry, besides `localhost` and IP addresses. */
 export const apiHostsOf = ({ listen, publicAddress, apiUrl, apiHosts }: Config): string[] =>
   [listen.host, publicAddress, hostname(), ...(apiUrl === null ? [] : [new URL(apiUrl).hostname]), ...apiHosts].map(
-    (name) => name.toLowerCase(),
+    plainName,
   );
 
 /** Hosts of the API; origin and path of its URL, if one is configured. */

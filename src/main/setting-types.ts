@@ -1,5 +1,6 @@
 /** Types of settings that several files read. */
 import { z } from 'zod';
+import { plainName } from '../edge/http/host-header.ts';
 
 /** A text that `parse` accepts; null refuses with the message. */
 export const text = <Value>(parse: (given: string) => Value | null, message: string) =>
@@ -18,7 +19,7 @@ export const list = <Item extends z.ZodType<unknown, string>>(item: Item) =>
 
 export const hostName = z
   .string()
-  .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i, {
+  .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/i, {
     error: 'must be host names without ports, separated by commas, for example berth.example.org,berth',
   })
-  .toLowerCase();
+  .transform(plainName);

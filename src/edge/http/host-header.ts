@@ -9,6 +9,9 @@ const SHOWN_CHARACTERS = 100;
 
 type Head = Pick<IncomingMessage, 'rawHeaders' | 'httpVersion'> & { headers: { host?: string | undefined } };
 
+/** A final dot ends a full name: it is the same host. */
+export const plainName = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+
 /** `names` are lower-case host names besides `localhost` and IP addresses. */
 export function refusalOfHost(request: Head, names: ReadonlySet<string>): Unrouted | null {
   const { host } = request.headers;
@@ -17,8 +20,8 @@ export function refusalOfHost(request: Head, names: ReadonlySet<string>): Unrout
   const [, v6, name] = HOST.exec(host) ?? [];
   if (v6 !== undefined) return isIPv6(v6) ? null : malformed('is not a host');
   if (name === undefined) return malformed('is not a host');
-  const lower = name.toLowerCase();
-  if (lower === ALWAYS || names.has(lower) || isIP(name) !== 0) return null;
+  const plain = plainName(name);
+  if (plain === ALWAYS || names.has(plain) || isIP(plain) !== 0) return null;
   const message =
     `"${name.slice(0, SHOWN_CHARACTERS)}" is not a name of this server: use an IP address, localhost, or a host that ` +
     'the operator has set in BERTH_API_URL, BERTH_PUBLIC_ADDRESS or BERTH_API_HOSTS';

@@ -92,10 +92,13 @@ test('answers a head beyond what is parsed by a page where its start asks for on
 });
 
 test('answers a wrong name by a page with the setting, in the language of the browser', async () => {
-  const reply = await page('/', { host: 'berth.localtest:80' });
+  const reply = await page('/', { host: 'Berth.localtest.:80' });
   expectPage(reply, 421, 'misdirected');
   expect(reply.text).toContain('<code>BERTH_API_HOSTS=berth.localtest</code>');
-  expect((await page('/', { host: 'berth.localtest', 'accept-language': 'zh-CN' })).text).toContain('未知的主机名');
+  const translated = (await page('/', { host: 'berth.localtest', 'accept-language': 'zh-CN' })).text;
+  expect(translated).toContain('未知的主机名');
+  expect(translated).not.toMatch(/is not a name|operator/);
+  for (const host of ['localhost.', 'X.:80', '127.0.0.1.']) expect((await page('/', { host })).status).toBe(200);
   expect((await api.send('/', { headers: { host: 'berth.localtest' } })).headers['content-type']).toMatch(/json/);
 });
 

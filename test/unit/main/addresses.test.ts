@@ -189,8 +189,8 @@ test('the API answers under its addresses, the name of the machine and the confi
   const config = readConfig({
     BERTH_LISTEN: 'Box.lan:8080',
     BERTH_PUBLIC_ADDRESS: 'public.example',
-    BERTH_API_URL: 'https://berth.example:8443',
-    BERTH_API_HOSTS: 'berth, API.internal',
+    BERTH_API_URL: 'https://berth.example.:8443',
+    BERTH_API_HOSTS: 'berth, API.internal.',
   });
   expect(apiHostsOf(config)).toEqual([
     'box.lan',

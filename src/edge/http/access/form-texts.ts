@@ -33,7 +33,8 @@ const english = {
   clearCookies: 'Clear the cookies of this host',
   cookiesCleared: 'Cookies cleared',
   wrongName: 'Unknown host name',
-  wrongNameText: (host: string) => `This server does not answer to the name ${host}. Its operator sets:`,
+  wrongNameText: (host: string) =>
+    `This server does not answer to the name ${host}. Use its address or another of its names, or let its operator set:`,
   toConsole: 'Go to the console',
   thisHost: 'this host',
   register: 'Make an account',
@@ -87,7 +88,7 @@ const chinese: FormTexts = {
   clearCookies: '清除此主机的 Cookie',
   cookiesCleared: 'Cookie 已清除',
   wrongName: '未知的主机名',
-  wrongNameText: (host) => `此服务器不使用主机名 ${host}。请让运维人员设置：`,
+  wrongNameText: (host) => `此服务器不使用主机名 ${host}。请使用它的 IP 地址或其他主机名，或请运维人员设置：`,
   toConsole: '前往控制台',
   thisHost: '此主机',
   register: '注册账号',

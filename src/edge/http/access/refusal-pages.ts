@@ -2,10 +2,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { CLEAR_PATH, clearingHeaders, wantsPage } from '../../full-cookies.ts';
 import { refuseCrossSite } from '../credentials.ts';
+import { plainName } from '../host-header.ts';
 import { escaped } from '../html.ts';
 import type { Unrouted } from '../refusal-reply.ts';
 import { errorKinds } from '../status.ts';
-import { asSentence, failurePage, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { failurePage, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { formTextsFor } from './form-texts.ts';
 
 const SHOWN_CHARACTERS = 100;
@@ -16,7 +17,7 @@ export const asksForPage = ({ method, headers }: Pick<FastifyRequest, 'method' |
   (method === 'GET' || method === 'HEAD') && wantsPage(headers.accept);
 
 /** Null for a refusal without a page. */
-export function refusalPage({ headers }: Head, { code, message }: Unrouted): string | null {
+export function refusalPage({ headers }: Head, { code }: Unrouted): string | null {
   const texts = formTextsFor({ headers });
   const host = (headers.host ?? texts.thisHost).slice(0, SHOWN_CHARACTERS);
   switch (code) {
@@ -25,10 +26,9 @@ export function refusalPage({ headers }: Head, { code, message }: Unrouted): str
       return page(texts, texts.tooManyCookies, paragraph(texts.tooManyCookiesText(host)) + form);
     }
     case 'misdirected': {
-      const name = host.replace(/:\d*$/, '');
+      const name = plainName(host.replace(/:\d*$/, ''));
       const setting = `<p><code>BERTH_API_HOSTS=${escaped(name)}</code></p>`;
-      const body = paragraph(texts.wrongNameText(name)) + setting + paragraph(asSentence(message));
-      return page(texts, texts.wrongName, body);
+      return page(texts, texts.wrongName, paragraph(texts.wrongNameText(name)) + setting);
     }
     default:
       return null;
