@@ -5,7 +5,6 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { isConsolePath } from '../contract/console-places.ts';
 import { isInRanges } from '../domain/access/address-range.ts';
 import { engineKinds } from '../domain/regions/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/access/account-state.ts';
@@ -61,14 +60,15 @@ const originOf = (message: string) =>
   }, message);
 const origin = originOf('must be an http or https URL without a path');
 
-/** Paths that a proxy may put the API and the console below. */
+const withoutLogin = ({ username, password }: URL): boolean => username + password === '';
+
+/** A proxy may put the API and the console below a path; `mountPrefix` refuses Berth's own. */
 const apiAddress = text((given) => {
-  const url = URL.parse(given.replace(/\/+$/, ''));
+  const url = /\/\.{1,2}(?:\/|$)/.test(given) ? null : URL.parse(given.replace(/\/+$/, ''));
   if (url === null || !/^https?:$/.test(url.protocol) || url.search + url.hash !== '') return null;
   const path = url.pathname === '/' ? '' : url.pathname;
-  const isFree = path === '' || !(isConsolePath(path) || /^\/api(?:\/|$)/.test(path));
-  return isFree && /^(?:\/[\w.~-]+)*$/.test(path) ? url.origin + path : null;
-}, 'must be an http or https URL, whose path, if any, is no path of Berth, such as https://example.org/berth');
+  return withoutLogin(url) && /^(?:\/[\w.~-]+)*$/.test(path) ? url.origin + path : null;
+}, 'must be an http or https URL without a login, whose path, if any, has letters, digits and -._~ alone, such as https://example.org/berth');
 
 const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
@@ -134,8 +134,6 @@ const proxyUrl = urlLike(
   ({ protocol, pathname, port }) => protocol === 'http:' && pathname === '/' && port !== '',
   'must be the http URL of a proxy with its port, for example http://proxy.example.org:3128',
 );
-const withoutLogin = ({ username, password }: URL): boolean => username + password === '';
-
 const pemFile = z.string().startsWith('/', { error: 'must be the absolute path of a PEM file' }).optional();
 
 const isRoot = process.getuid?.() === 0;

@@ -7,8 +7,16 @@ const OWN_COOKIE = /^((?:AccessToken|berth_[\w-]+)=[^;]*; Path=)(?=\/)/;
 export const htmlBelow = (html: string, prefix: string): string =>
   prefix === '' ? html : html.replaceAll(ATTRIBUTE, `$1="${prefix}/`);
 
+/** Throws at a later route below the prefix, which a proxy that strips it would hide. */
 export function mountPrefix(app: FastifyInstance, prefix: string): void {
   if (prefix === '') return;
+  const nameIn = (path: string): string | undefined => path.split('/', 2)[1];
+  app.addHook('onRoute', ({ url }) => {
+    if (nameIn(url) !== nameIn(prefix)) return;
+    throw new Error(
+      `BERTH_API_URL: must have a path that Berth does not serve itself, which ${url} is: such as /berth`,
+    );
+  });
   app.addHook('onSend', (_request, reply, payload, done) => {
     const location = reply.getHeader('location');
     if (typeof location === 'string' && /^\/(?!\/)/.test(location)) reply.header('location', prefix + location);

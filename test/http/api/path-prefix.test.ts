@@ -1,5 +1,5 @@
 /** The API and its pages below a path, whether the proxy in front passes the path or strips it. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -15,7 +15,9 @@ beforeAll(async () => {
     path.join(folder, 'index.html'),
     '<link href="./icon.svg"><script src="./console-assets/index.js"></script><a href="//elsewhere.test/">',
   );
-  writeFileSync(path.join(folder, 'icon.svg'), '<svg/>');
+  mkdirSync(path.join(folder, 'console-assets'));
+  for (const file of ['icon.svg', 'passkey-login.js', 'console-assets/index.js'])
+    writeFileSync(path.join(folder, file), '<svg/>');
   wired = await startApi();
   api = await startEdge(wired.wired.control, {
     prefix: '/berth',
@@ -48,6 +50,13 @@ test.each(['/berth/instances/x', '/instances/x', '/berth/', '/berth'])(
     expect((await api.send('/berth/icon.svg')).text).toBe('<svg/>');
   },
 );
+
+const OWN =
+  '/api /volumes/berth /login /register /password /healthz /readyz /icon.svg /console-assets /.berth /passkey-login.js/x';
+test.each(OWN.split(' '))('refuses %s, which Berth serves itself', async (prefix) => {
+  const start = () => startEdge(wired.wired.control, { prefix, consoleFolder: folder });
+  await expect(start()).rejects.toThrow(/^BERTH_API_URL: must have a path that Berth does not serve itself/);
+});
 
 test('leads the login and its cookie below the path', async () => {
   const page = await api.send('/berth/login?to=/volumes');
