@@ -1,4 +1,7 @@
-/** Reads credentials in order: `Authorization`, even malformed; `X-API-Key`; the session cookie. */
+/**
+ * Reads credentials in order: `Authorization`, even malformed; `X-API-Key`; the session cookie.
+ * HTTP Basic is for a proxy in front, and browsers send it with each request: it is none of Berth.
+ */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
@@ -7,6 +10,7 @@ import { isApiKey } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 
 const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
+const NOT_BEARER = `${NOT_LOGGED_IN} (the Authorization header is not "Bearer <token>")`;
 
 interface PresentedCredential {
   credential: Credential;
@@ -16,10 +20,10 @@ interface PresentedCredential {
 /** Throws `not_logged_in` without a usable credential. */
 export function presentedCredential(headers: IncomingHttpHeaders): PresentedCredential {
   const { authorization } = headers;
-  if (authorization !== undefined) {
+  const isOfProxy = /^Basic /i.test(authorization ?? '');
+  if (authorization !== undefined && !isOfProxy) {
     const token = /^Bearer +([^ ]+) *$/i.exec(authorization)?.[1];
-    if (token === undefined)
-      throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (the Authorization header is not "Bearer <token>")`);
+    if (token === undefined) throw new Refusal('not_logged_in', NOT_BEARER);
     const credential: Credential = isApiKey(token) ? { kind: 'apiKey', key: token } : { kind: 'token', token };
     return { credential, byCookie: false };
   }
@@ -34,7 +38,7 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
     return { credential: { kind: 'apiKey', key: given }, byCookie: false };
   }
   const token = headers.cookie === undefined ? undefined : cookieOf(headers.cookie, ACCESS_COOKIE);
-  if (token === undefined || token === '') throw new Refusal('not_logged_in', NOT_LOGGED_IN);
+  if (token === undefined || token === '') throw new Refusal('not_logged_in', isOfProxy ? NOT_BEARER : NOT_LOGGED_IN);
   return { credential: { kind: 'token', token }, byCookie: true };
 }
 

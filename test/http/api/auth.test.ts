@@ -100,12 +100,17 @@ describe('credentials', () => {
     expectNotLoggedIn(await userInfo({ 'x-api-key': key.fullKey }), 'a deleted key');
   });
 
-  test('the Authorization header takes precedence, then the API key, then the cookie', async () => {
+  test('the Authorization header, unless Basic, takes precedence, then the API key, then the cookie', async () => {
     const cookie = `AccessToken=${alice.token}`;
     const { key } = await alice.client.createApiKey({ name: 'two' });
-    for (const authorization of ['Bearer bad', 'Bearer', '', `Basic ${alice.token}`, alice.token]) {
+    for (const authorization of ['Bearer bad', 'Bearer', '', 'Digest x', alice.token]) {
       expectNotLoggedIn(await userInfo({ authorization, cookie, 'x-api-key': key.fullKey }), authorization);
     }
+    const authorization = `Basic ${btoa('ann:of a proxy')}`;
+    expect((await userInfo({ authorization, cookie })).status).toBe(200);
+    expect((await userInfo({ authorization, 'x-api-key': key.fullKey })).status).toBe(200);
+    expectNotLoggedIn(await userInfo({ authorization }), 'Basic alone');
+    expectNotLoggedIn(await userInfo({ authorization: `Basic ${alice.token}` }), 'a token as Basic');
     expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': 'bad' }), 'a bad key with a valid cookie');
     expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': '' }), 'an empty key with a valid cookie');
     expect((await userInfo({ cookie: 'AccessToken=bad', 'x-api-key': key.fullKey })).status).toBe(200);
