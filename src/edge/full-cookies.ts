@@ -25,7 +25,7 @@ export function headBytes(rawHeaders: readonly string[]): number {
 export function isOfBrowser(packet: unknown): boolean {
   if (!Buffer.isBuffer(packet)) return false;
   const text = packet.toString('latin1');
-  if (/^[A-Z]+ /.test(text)) return /^(?:GET|HEAD) /.test(text) && /\naccept:[^\r\n]*text\/html/i.test(text);
+  if (/^[A-Z]+ /.test(text)) return /\naccept:[^\r\n]*text\/html/i.test(text);
   return /^[^\r\n;]*; ?[!#$%&'*+.^`|~\w-]+=/.test(text);
 }
 

@@ -59,7 +59,7 @@ import { mountStripeWebhook } from './money/stripe-webhook.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
-import { WireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
+import { refuseUnknownRoutes, refuseWrongHeads, watchMethods, WireErrors, type AllowedMethods } from './unrouted.ts';
 import { securityHeaders, STRICT_TRANSPORT } from '../security-headers.ts';
 import type { Certificates } from '../tls-files.ts';
 
@@ -146,7 +146,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     isProxy,
     now: options.rateClock,
   });
-  const app = makeServer(options, { connectionLimit, rates, proxies });
+  const { app, allowed } = makeServer(options, { connectionLimit, rates, proxies });
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
     limitMs: bodyTimeoutMs,
@@ -160,10 +160,10 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountProxyCheck(app, { isProxy, rates, others });
   refuseWrongHeads(app, new Set(options.hosts));
   mountPrefix(app, options.prefix ?? '');
-  mountCors(app, corsOrigins);
+  mountCors(app, corsOrigins, allowed);
   mountSpaceGuard(app, control);
   const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder, others) : null;
-  refuseUnknownRoutes(app, consoleFiles);
+  refuseUnknownRoutes(app, { built: consoleFiles, allowed });
 
   const pages = makeListPages({
     versionOf: (accountId) => control.versionOf(accountId),
@@ -225,9 +225,13 @@ interface Clients {
 function makeServer(
   { tls, log, strictTransport = false, prefix = '' }: ApiOptions,
   { connectionLimit, rates, proxies }: Clients,
-): FastifyInstance {
+): { app: FastifyInstance; allowed: AllowedMethods } {
   const requestId = makeRequestIds();
-  const wireErrors = new WireErrors(() => requestId(undefined), prefix);
+  const wireErrors = new WireErrors(
+    () => requestId(undefined),
+    prefix,
+    (path) => allowed(path),
+  );
   const serverOptions = {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
@@ -256,6 +260,7 @@ function makeServer(
     clientErrorHandler: (error, socket) => wireErrors.answer(error, socket),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
   });
+  const allowed = watchMethods(app);
   takeExpectations(app.server);
   const headers = strictTransport
     ? { ...securityHeaders, [STRICT_TRANSPORT[0]]: STRICT_TRANSPORT[1] }
@@ -312,7 +317,7 @@ function makeServer(
   app.setErrorHandler((error, request, reply) =>
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),
   );
-  return app;
+  return { app, allowed };
 }
 
 const tooManyConnections = (): Refusal => {

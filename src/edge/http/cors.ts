@@ -7,7 +7,7 @@ import { OPERATION_HEADER } from '../../contract/compute/operation.ts';
 import { IGNORED_HEADER } from '../../contract/route.ts';
 import { pathOf } from './refusal-reply.ts';
 import { addVary } from './reply-headers.ts';
-import { allowedMethods } from './unrouted.ts';
+import type { AllowedMethods } from './unrouted.ts';
 
 const PREFLIGHT_S = 600;
 const REQUEST_HEADERS = [
@@ -42,7 +42,7 @@ const ANSWER_HEADERS = [
   SECOND_FACTOR_HEADER,
 ].join(', ');
 
-export function mountCors(app: FastifyInstance, origins: ReadonlySet<string>): void {
+export function mountCors(app: FastifyInstance, origins: ReadonlySet<string>, allowed: AllowedMethods): void {
   if (origins.size === 0) return;
   app.addHook('onRequest', ({ headers, method, url }, reply, done) => {
     addVary(reply, 'Origin');
@@ -52,7 +52,7 @@ export function mountCors(app: FastifyInstance, origins: ReadonlySet<string>): v
       .header('access-control-allow-origin', origin)
       .header('access-control-allow-credentials', 'true')
       .header('access-control-expose-headers', ANSWER_HEADERS);
-    const methods = allowedMethods(pathOf(url));
+    const methods = allowed(pathOf(url));
     const isPreflight = method === 'OPTIONS' && headers['access-control-request-method'] !== undefined;
     if (!isPreflight || methods === '') return done();
     reply

@@ -39,9 +39,9 @@ const pages: Record<string, (deps: ServerPageDeps) => () => string | Promise<str
     },
 };
 
-const DOCUMENT_PATH = `${BASE_PATH}/openapi.json`;
+export const serverPagePaths: readonly string[] = Object.keys(pages);
 
-export const serverPagePaths: ReadonlySet<string> = new Set([...Object.keys(pages), DOCUMENT_PATH]);
+const DOCUMENT_PATH = `${BASE_PATH}/openapi.json`;
 
 export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): void {
   for (const [path, makeBody] of Object.entries(pages)) {

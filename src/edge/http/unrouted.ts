@@ -3,7 +3,6 @@ import { METHODS, STATUS_CODES, type IncomingMessage, type Server, type ServerRe
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf, routeNames, routeOf } from '../../contract/routes.ts';
-import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { CLEAR_PATH, headBytes, MAX_HEAD_BYTES, isOfBrowser } from '../full-cookies.ts';
 import { answerInTurn, endLate, refuseHttp2 } from '../malformed-requests.ts';
 import { securityHeaders } from '../security-headers.ts';
@@ -13,15 +12,10 @@ import { refusalOfHost } from './host-header.ts';
 import { HTML_TYPE } from './html.ts';
 import { pageHeaders } from './access/form-page.ts';
 import { asksForPage, refusalPage, sendRefusalPage } from './access/refusal-pages.ts';
-import { SIGN_ON_PATHS } from './access/single-sign-on.ts';
-import { PASSWORD_PATH } from './access/password-page.ts';
 import { htmlBelow } from './path-prefix.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
-import { REGISTER_PATH } from './access/register-page.ts';
 import { setCommonHeaders } from './reply-headers.ts';
-import { serverPagePaths } from './server-pages.ts';
 import { errorKinds } from './status.ts';
-import { STRIPE_PATH } from './money/stripe-webhook.ts';
 
 export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string>): void {
   app.addHook('onRequest', (request, reply, done) => {
@@ -32,11 +26,14 @@ export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string
 }
 
 /** Answers before fastify reads the body; fastify's own 404 would read it. */
-export function refuseUnknownRoutes(app: FastifyInstance, built: ConsoleFiles | null): void {
+export function refuseUnknownRoutes(
+  app: FastifyInstance,
+  { built, allowed }: { built: ConsoleFiles | null; allowed: AllowedMethods },
+): void {
   const isPage = (path: string): boolean => built !== null && isOfConsole(built, path);
   app.addHook('onRequest', (request, reply, done) => {
     if (!request.is404) return done();
-    const refused = unknownRoute(request.method, request.url, isPage);
+    const refused = unknownRoute(request, (path) => (isPage(path) ? 'GET, HEAD' : allowed(path)));
     const isPageless = built === null || refused.code !== 'not_found' || !asksForPage(request);
     if (isPageless || request.url.startsWith(BASE_PATH)) answer(request, reply, refused);
     else sendConsole(built, request, reply.code(404).header('x-error-code', refused.code));
@@ -49,17 +46,23 @@ function refusalOfSize({ rawHeaders, method, url }: IncomingMessage): Unrouted |
 }
 
 /** Methods of a path as in `Allow`; empty for an unknown path. */
-export function allowedMethods(path: string): string {
-  if ([LOGIN_PATH, PASSWORD_PATH, REGISTER_PATH].includes(path)) return 'GET, HEAD, POST';
-  if (path === STRIPE_PATH || path === CLEAR_PATH) return 'POST';
-  if (path === SIGN_ON_PATHS.login || path === SIGN_ON_PATHS.callback) return 'GET';
-  if (serverPagePaths.has(path)) return 'GET, HEAD';
-  return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
+export type AllowedMethods = (path: string) => string;
+
+/** Knows the routes of the table, and what is mounted later beside them. */
+export function watchMethods(app: FastifyInstance): AllowedMethods {
+  const mounted = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    mounted.set(url, new Set([...(mounted.get(url) ?? []), ...[method].flat()]));
+  });
+  return (path) => {
+    const ofTable = path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)) : [];
+    return (ofTable.length > 0 ? ofTable : [...(mounted.get(path) ?? [])].toSorted()).join(', ');
+  };
 }
 
-function unknownRoute(method: string, url: string, isPage: (path: string) => boolean = () => false): Unrouted {
+function unknownRoute({ method = '', url = '' }: { method?: string; url?: string }, allowed: AllowedMethods): Unrouted {
   const path = pathOf(url);
-  const allow = isPage(path) ? 'GET, HEAD' : allowedMethods(path);
+  const allow = allowed(path);
   const noRoute = `no route ${method} ${path.slice(0, 200)}`;
   return allow === ''
     ? { code: 'not_found', message: `${noRoute}: GET ${BASE_PATH}/openapi.json lists all routes${nearRoute(path)}` }
@@ -99,11 +102,13 @@ interface WireError extends NodeJS.ErrnoException {
 export class WireErrors {
   readonly #requestId: () => string;
   readonly #prefix: string;
+  readonly #allowed: AllowedMethods;
   readonly #exchanges = new WeakMap<Duplex, Map<ServerResponse, IncomingMessage>>();
 
-  constructor(requestId: () => string, prefix: string) {
+  constructor(requestId: () => string, prefix: string, allowed: AllowedMethods) {
     this.#requestId = requestId;
     this.#prefix = prefix;
+    this.#allowed = allowed;
   }
 
   watch(server: Pick<Server, 'on'>): void {
@@ -114,16 +119,16 @@ export class WireErrors {
       response.once('close', () => pending.delete(response));
     });
     // Node closes a CONNECT without an answer.
-    server.on('connect', ({ method = '', url = '' }: IncomingMessage, socket: Duplex) => {
+    server.on('connect', (request: IncomingMessage, socket: Duplex) => {
       socket.on('error', () => socket.destroy());
-      this.#refuse(socket, unknownRoute(method, url));
+      this.#refuse(socket, unknownRoute(request, this.#allowed));
     });
   }
 
   /** `clientErrorHandler` of fastify. */
   answer(error: WireError, socket: Duplex): void {
     if (error.code === 'ECONNRESET') return void socket.destroy();
-    const refused = unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
+    const refused = unknownMethod(error, this.#allowed) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
     if (socket.writableEnded || refuseHttp2(socket, error)) return;
     this.#refuse(socket, refused, isOfBrowser(error.rawPacket));
   }
@@ -145,11 +150,11 @@ export class WireErrors {
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\/\S*) HTTP\/1\.[01]\r\n/;
 
 /** Node's parser stops at a method that it does not know, such as `FOO`. Null for other errors. */
-function unknownMethod({ code, rawPacket }: WireError): Unrouted | null {
+function unknownMethod({ code, rawPacket }: WireError, allowed: AllowedMethods): Unrouted | null {
   if (code !== 'HPE_INVALID_METHOD' || !Buffer.isBuffer(rawPacket)) return null;
   const [, method = '', url = ''] = REQUEST_LINE.exec(rawPacket.toString('latin1')) ?? [];
   // A packet that begins with a known method has the faulty request behind another one.
-  return url === '' || METHODS.includes(method) ? null : unknownRoute(method, url);
+  return url === '' || METHODS.includes(method) ? null : unknownRoute({ method, url }, allowed);
 }
 
 /** Answers without a parsed request, by JSON without a page, and closes. */

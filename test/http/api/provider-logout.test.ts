@@ -148,6 +148,15 @@ test('ends the login when the person logs out at the provider, by its own logout
   expect(await Promise.all([here, elsewhere, other].map(({ client }) => goesOn(client)))).toEqual([false, true, true]);
 });
 
+test.each([
+  ['/api/user/oidc/backchannel', 'GET', 'POST'],
+  ['/api/user/oidc/login', 'PUT', 'GET'],
+  ['/api/user/oidc/logout', 'POST', 'GET'],
+  ['/api/user/oidc/callback', 'POST', 'GET'],
+])('names the methods of %s to a %s', async (at, method, allow) => {
+  expect(await edge.send(at, { method })).toMatchObject({ status: 405, headers: { allow } });
+});
+
 const wrongTokens: [string, object, RegExp][] = [
   ['of another issuer', { iss: 'https://else.example' }, /^the logout token is not valid: .*"iss"/],
   ['for another client', { aud: 'other' }, /^the logout token is not valid: .*"aud"/],

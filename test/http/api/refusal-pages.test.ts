@@ -37,6 +37,8 @@ function expectPage(reply: Reply, status: number, code: string): void {
 
 test('reads eight large cookies, and answers more with a page whose button clears them', async () => {
   expect((await page('/', { cookie: jar(8) })).status).toBe(200);
+  const sent = await api.send('/login', { method: 'POST', headers: { ...BROWSER, cookie: jar(9) } });
+  expectPage(sent, 431, 'headers_too_large');
   const reply = await page('/instances', { cookie: jar(9), host: 'x:8080' });
   expectPage(reply, 431, 'headers_too_large');
   expect(reply.text).toContain('The cookies of x:8080 are larger than this server reads');
@@ -52,6 +54,7 @@ test('reads eight large cookies, and answers more with a page whose button clear
   });
   expect(cleared.status).toBe(200);
   expect(cleared.headers['clear-site-data']).toBe('"cookies"');
+  expect(await page(action)).toMatchObject({ status: 303, headers: { location: '/' } });
   expect(cleared.headers['set-cookie']).toEqual(Array.from({ length: 9 }, (_, at) => `c${at}=; Path=/; Max-Age=0`));
 });
 

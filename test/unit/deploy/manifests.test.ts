@@ -121,7 +121,7 @@ test('each container reads its settings, and listens on all addresses at the por
   }
   expect(containers().map(({ name }) => name)).toEqual(['api', 'gateway']);
   for (const path of JSON.stringify(containers()).matchAll(/"path":"([^"]+)"/g))
-    expect([...serverPagePaths]).toContain(path[1]);
+    expect(serverPagePaths).toContain(path[1]);
 });
 
 test('variables of the Services do not reach the program, which refuses unknown settings', () => {

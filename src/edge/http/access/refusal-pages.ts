@@ -37,7 +37,7 @@ export function refusalPage({ headers }: Head, { code }: Unrouted): string | nul
 
 /** Returns whether a page was sent. */
 export function sendRefusalPage(request: FastifyRequest, reply: FastifyReply, refused: Unrouted): boolean {
-  const text = asksForPage(request) ? refusalPage(request, refused) : null;
+  const text = wantsPage(request.headers.accept) ? refusalPage(request, refused) : null;
   if (text === null) return false;
   sendPage(request, reply.header('x-error-code', refused.code), errorKinds[refused.code].status, text);
   return true;
@@ -45,6 +45,8 @@ export function sendRefusalPage(request: FastifyRequest, reply: FastifyReply, re
 
 export function mountClearCookies(app: FastifyInstance, { ownOrigins }: { ownOrigins?: readonly string[] }): void {
   const own = new Set(ownOrigins);
+  // A reload of the page.
+  app.get(CLEAR_PATH, (_request, reply) => reply.redirect('/', 303));
   app.post(CLEAR_PATH, { bodyLimit: MAX_FORM_BYTES, config: { audited: null } }, async (request, reply) => {
     try {
       refuseCrossSite(request, own);
