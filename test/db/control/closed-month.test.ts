@@ -120,9 +120,10 @@ onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
     expect(await final(), 'before its end').toBe(false);
     clock.ms += 10 * MINUTE_MS;
     expect(await final(), 'with charges to book').toBe(false);
+    // A booking waits for the reconcile of its instance.
+    await settle();
     await book();
     expect(await final()).toBe(true);
-    await settle();
     const before = await viewsOf(world, anna, january);
     await expectViewsAgree(world, anna, january);
 
