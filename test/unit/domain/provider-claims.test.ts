@@ -9,7 +9,7 @@
 import { expect, test } from 'vitest';
 import { claimsOf, type Claims } from '../../../src/domain/access/sign-on-claims.ts';
 import { decideLogin, type SignOnRules } from '../../../src/domain/access/sign-on-rules.ts';
-import { promptOf, tokenAuthOf } from '../../../src/edge/http/access/login-provider.ts';
+import { basicAuth, promptOf, tokenAuthOf } from '../../../src/edge/http/access/login-provider.ts';
 
 const rules: SignOnRules = {
   nameClaim: 'preferred_username',
@@ -129,4 +129,10 @@ test.each([
   const [issuer, token_endpoint_auth_methods_supported, tokenAuth, prompt] = row;
   expect(tokenAuthOf(null, { token_endpoint_auth_methods_supported })).toBe(tokenAuth);
   expect(promptOf({ issuer })).toBe(prompt);
+});
+
+test('sends client and secret by Basic as forms encode them: hyphens as they are, which some never decode', () => {
+  const headers = new Headers();
+  basicAuth('a-b_c.d*e f+%')({ issuer: okta.iss }, { client_id: 'my-app' }, new URLSearchParams(), headers);
+  expect(atob(headers.get('authorization')?.replace('Basic ', '') ?? '')).toBe('my-app:a-b_c.d*e+f%2B%25');
 });

@@ -53,8 +53,8 @@ const tried: Record<string, Tried> = {
     start: startGlewlwyd,
     missing: lacking('glewlwyd'),
     nodePorts: '32659-32659',
-    // Glewlwyd does not decode the header, where the secret is encoded (RFC 6749, 2.3.1).
-    secret: 'secretOfLettersAlone',
+    // Glewlwyd does not decode the header, where spaces would be encoded (RFC 6749, 2.3.1).
+    secret: 'a-secret_of.the*client',
   },
 };
 

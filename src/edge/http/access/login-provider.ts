@@ -6,8 +6,16 @@ import { lacksClaims, readsGroups, type SignOnRules } from '../../../domain/acce
 import { makeLogoutTokens, type EndedLogin } from './logout-token.ts';
 import { failureOf, isOfCallback, refusalOf, UnsupportedProvider } from './login-failures.ts';
 
+/** Escapes as RFC 6749, 2.3.1: openid-client escapes hyphens too, and some decode nothing. */
+export const basicAuth =
+  (secret: string): openid.ClientAuth =>
+  (_metadata, { client_id: id }, _body, headers) => {
+    const [name, value] = [id, secret].map((text) => new URLSearchParams([[text, '']]).toString().slice(0, -1));
+    headers.set('authorization', `Basic ${Buffer.from(`${name}:${value}`).toString('base64')}`);
+  };
+
 const authentications = {
-  client_secret_basic: openid.ClientSecretBasic,
+  client_secret_basic: basicAuth,
   client_secret_post: openid.ClientSecretPost,
   client_secret_jwt: openid.ClientSecretJwt,
 };
