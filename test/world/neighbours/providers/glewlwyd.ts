@@ -146,6 +146,8 @@ export async function startGlewlwyd(options: StartOptions): Promise<LoginProvide
     },
     stop,
     async fillIn(page, name) {
+      // Once it knows who is logged in, the page writes that name into the form.
+      await page.waitForLoadState('networkidle');
       await page.fill('#username', name);
       await page.fill('#password', PASSWORD);
       await page.click('#loginbut');
