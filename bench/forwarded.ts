@@ -11,38 +11,35 @@ const CLIENTS = 10_000;
 const PATH = '/api/instance/list';
 const proxies = makeTrustedProxies([PROXY, '10.0.0.0/8']);
 
-interface Traffic {
-  /** Header of each client in turn, as bytes: a server makes a text of them for each request. */
-  headers: Buffer[];
-  /** Addresses that fastify asks about, up to the first that is no proxy. */
-  asked: string[];
-}
+/** Header of each client in turn, as bytes: a server makes a text of them for each request. */
+type Traffic = Buffer[];
 
 const from = (clients: number, proxies: string): Buffer[] =>
   Array.from({ length: clients }, (_, nth) => Buffer.from(`203.0.${nth >> 8}.${nth & 255}${proxies}`));
 
 const traffic: Record<string, Traffic> = {
-  'without a proxy': { headers: [], asked: [PROXY] },
-  'one hop': { headers: from(100, ''), asked: [PROXY] },
-  'three hops': { headers: from(100, ', 10.1.2.3, 10.1.2.4'), asked: [PROXY, '10.1.2.4', '10.1.2.3'] },
-  [`one hop, ${CLIENTS.toLocaleString('en')} clients`]: { headers: from(CLIENTS, ''), asked: [PROXY] },
+  'without a proxy': [],
+  'one hop': from(100, ''),
+  'three hops': from(100, ', 10.1.2.3, 10.1.2.4'),
+  [`one hop, ${CLIENTS.toLocaleString('en')} clients`]: from(CLIENTS, ''),
 };
 
 /** Microseconds of processor time of a request. */
-function run({ headers: list, asked }: Traffic, count: number, reads: boolean): number {
+function run(list: Traffic, count: number, reads: boolean): number {
   let trusted = 0;
   const before = process.cpuUsage();
   for (let nth = 0; nth < count; nth += 1) {
     const text = list[nth % list.length]?.toString('latin1');
     const headers = text === undefined ? { host: 'h' } : { host: 'h', 'x-forwarded-for': text };
     if (reads) {
-      takeForwarded(headers, proxies);
-      for (const address of asked) if (proxies.includes(address)) trusted += 1;
+      // Asked by the API, and again by fastify; the header that is left has the client alone.
+      if (proxies.includes(PROXY)) takeForwarded(headers, proxies);
+      if (proxies.includes(PROXY)) trusted += 1;
       if (isCheck(PATH)) trusted = Number.NaN;
-    } else trusted += headers.host.length * asked.length;
+    } else trusted += headers.host.length;
   }
   const { user, system } = process.cpuUsage(before);
-  if (trusted !== count * asked.length) throw new Error('an address of a proxy is not trusted');
+  if (trusted !== count) throw new Error('an address of a proxy is not trusted');
   return (user + system) / count;
 }
 

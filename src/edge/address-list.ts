@@ -14,6 +14,7 @@ export const withoutMapping = (address: string): string => address.replace(/^::f
 
 const REMEMBERED = 1_000;
 const LONGEST_REMEMBERED = 200;
+const LONGEST_IPV4 = '255.255.255.255'.length;
 
 /** Each client of a proxy comes with the same text again and again. `derive` is pure. */
 function remembered<Value>(derive: (text: string) => Value): (text: string) => Value {
@@ -74,7 +75,8 @@ export function makeTrustedProxies(addresses: readonly string[]): TrustedProxies
     }
     return said;
   });
-  return { includes, listed: (list) => (isIP(list) === 4 ? list : listed(list).client), forwarded };
+  const isAddress = (list: string): boolean => list.length <= LONGEST_IPV4 && isIP(list) === 4;
+  return { includes, listed: (list) => (isAddress(list) ? list : listed(list).client), forwarded };
 }
 
 const MAX_HOPS = 32;
