@@ -107,7 +107,8 @@ function storeOver(parts: {
   const { file, database, log, scheduler, reserve } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
-  const reader = new SqliteConnection(readerDatabase, { onRows: noteQuery, nextTurn: turnsOf(scheduler) });
+  const nextTurn = turnsOf(scheduler);
+  const reader = new SqliteConnection(readerDatabase, { onRows: noteQuery, nextTurn });
   const read: Db = kyselyOver(reader).db;
   const version = readerDatabase.prepare('select version from account where id = ?');
   const probe = readerDatabase.prepare('select count(*) from sqlite_schema');
@@ -151,6 +152,8 @@ function storeOver(parts: {
   const stop = async (): Promise<void> => {
     await group.stop();
     await checkpoints.stop();
+    // Reads that wait for it are answered.
+    await nextTurn();
     readerDatabase.close();
     // After a failed fsync the log is the only true copy: leave it for the next start.
     if (!group.broken) copyLog(database, log);

@@ -37,3 +37,19 @@ test.each([
   expect(longest).toBeGreaterThan(most / 2);
   await store.stop();
 });
+
+test('a stop answers the reads that wait for their turn', async () => {
+  let nowMs = 0;
+  const scheduler: StoreScheduler = {
+    ...systemScheduler,
+    elapsed: () => (nowMs += 1),
+    // Later than all that a stop waits for.
+    defer: (run) => void setTimeout(run, 50),
+  };
+  const { file, remove } = await openTempStore();
+  onTestFinished(remove);
+  const store = await openSqlite({ file, migrations, log: quietLog, scheduler });
+  const reads = Array.from({ length: 9 }, () => sql`select 1`.execute(store.read));
+  await store.stop();
+  expect(await Promise.all(reads)).toHaveLength(9);
+});
