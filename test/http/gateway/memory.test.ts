@@ -110,5 +110,5 @@ test('an open WebSocket does not retain its URL and cookies', async () => {
   const short = (await open(count, 1))();
   const grown = await open(count, more);
   // The last requests may still be under way.
-  await until('no request is retained', () => (grown() - short) / (count * more) < 0.3);
+  await expect.poll(() => (grown() - short) / (count * more), { timeout: 120_000 }).toBeLessThan(0.3);
 });
