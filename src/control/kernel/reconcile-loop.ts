@@ -235,7 +235,7 @@ function makeSupersededCheck<Table extends LeaseTable>(
       const held = new Map(leased.map(({ id, generation }) => [id, generation]));
       for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
       const endedMs = time.elapsed();
-      // One slow answer of the store must not keep a stopped instance for minutes.
+      // One slow answer must not delay a stop for minutes.
       nextMs = endedMs + Math.min(HEARTBEAT_MS, (endedMs - beganMs) * (1 / CHECK_SHARE - 1));
     },
     nextCheckMs: () => (isPostponed ? nextMs - time.elapsed() : Infinity),

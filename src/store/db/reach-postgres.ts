@@ -15,7 +15,7 @@ const LONGEST_PAUSE_MS = 5_000;
 const LEAST_VERSION = 13;
 const POOLER_CHECKS = 3;
 export const POOL_SESSIONS = 16;
-/** Another one has the lock. */
+/** One for the lock. */
 const SESSIONS = POOL_SESSIONS + 1;
 
 /** Finds a dead server in seconds. The kernel's default is two hours. */

@@ -152,7 +152,6 @@ function storeOver(parts: {
   const stop = async (): Promise<void> => {
     await group.stop();
     await checkpoints.stop();
-    // Reads that wait for it are answered.
     await nextTurn();
     readerDatabase.close();
     // After a failed fsync the log is the only true copy: leave it for the next start.
