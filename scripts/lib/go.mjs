@@ -1,6 +1,7 @@
 /**
  * Builds programs of the tests from public Go modules, once, into the user's cache.
  */
+import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -96,4 +97,41 @@ export async function buildInto(target, fill) {
     rmSync(unfinished, { recursive: true, force: true });
   }
   say(`  built in ${secondsSince(startedAt)}`);
+}
+
+const buildOptions = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', '-s -w'];
+
+/**
+ * The program `cmd/…` of a module, by its title, which is built first if need be. `prepare` returns
+ * the folder to build in, by default the module's own, which can't be written.
+ * @param {{ title: string, leastGo: string, name: string, sum: string, recipe?: unknown[] }} module
+ *   `recipe`: what else the program depends on
+ * @param {(folders: { go: string, source: string, unfinished: string }) => Promise<string>} prepare
+ * @returns {Promise<string | { why: string }>}
+ */
+export async function ensureGoProgram(
+  { title, leastGo, name, sum, recipe = [] },
+  prepare = async ({ source }) => source,
+) {
+  const command = title.toLowerCase();
+  const hash = createHash('sha256').update(JSON.stringify([leastGo, name, sum, ...recipe]));
+  const target = path.join(cacheFolder(command), hash.digest('hex').slice(0, 16));
+  const program = path.join(target, command);
+  if (existsSync(program)) return program;
+  const go = await ensureGo(leastGo);
+  if (typeof go !== 'string') return go;
+  try {
+    const { Dir: source, Sum } = JSON.parse(await runGo({ go, cwd: '/' }, 'mod', 'download', '-json', name));
+    if (Sum !== sum) throw new Unready(`${name} has the sum ${Sum}, and must have ${sum}`);
+    say(`Building ${title} for the tests: some minutes on two cores, once. It stays in ${target}.`);
+    await buildInto(target, async (unfinished) => {
+      const cwd = await prepare({ go, source, unfinished });
+      await runGo({ go, cwd }, 'build', ...buildOptions, '-o', path.join(unfinished, command), `./cmd/${command}`);
+      if (cwd !== source) rmSync(cwd, { recursive: true });
+    });
+    return program;
+  } catch (error) {
+    if (error instanceof Unready) return { why: `${name} could not be built: ${error.message}` };
+    throw error;
+  }
 }
