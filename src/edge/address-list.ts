@@ -1,6 +1,7 @@
 /** Addresses of sockets and of forwarding headers, and lists of IP addresses and CIDR ranges. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
+import { makeBoundedMap } from '../async/bounded-map.ts';
 import { isInRanges } from '../domain/access/address-range.ts';
 
 export type AddressMatcher = (address: string) => boolean;
@@ -17,13 +18,12 @@ const LONGEST_REMEMBERED = 200;
 const LONGEST_IPV4 = '255.255.255.255'.length;
 
 /** Each client of a proxy comes with the same text again and again. `derive` is pure. */
-function remembered<Value>(derive: (text: string) => Value): (text: string) => Value {
-  const known = new Map<string, Value>();
+function remembered<Value extends NonNullable<unknown>>(derive: (text: string) => Value): (text: string) => Value {
+  const known = makeBoundedMap<Value>({ maxEntries: REMEMBERED });
   return (text) => {
-    const before = known.get(text);
+    const before = known.peek(text);
     if (before !== undefined) return before;
     const value = derive(text);
-    if (known.size >= REMEMBERED) known.clear();
     if (text.length <= LONGEST_REMEMBERED) known.set(text, value);
     return value;
   };
