@@ -120,6 +120,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Set the socket of an engine on this machine.`);
   }
   await checkDevices(config.diskRates);
+  const notebook = await notebookRef();
   return makeDockerEngine({
     endpoint,
     installation,
@@ -130,11 +131,8 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
         ? undefined
         : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
     linkLocal: config.linkLocal,
-    tools: {
-      folder: toolsFolderOf(config),
-      imageRef: await notebookRef(),
-    },
-    cards: { image: await notebookRef() },
+    tools: { folder: toolsFolderOf(config), imageRef: notebook },
+    cards: { image: notebook },
     sizes: config.sizes,
     isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
     log,
