@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 import { freePort } from '../../../fixtures/free-port.ts';
+import { grantOf } from '../../../fixtures/login-provider.ts';
 import { ADMINS, emailOf, PASSWORD, type LoginProviderProgram, type StartOptions } from './provider.ts';
 
 /** The dispatcher of the library refuses addresses of this machine. */
@@ -45,14 +46,7 @@ export async function startOidcProvider(options: StartOptions): Promise<LoginPro
       fetch: (url, init) => fetch(url, { ...init, ...ANY_ADDRESS }),
       jwks: { keys: [key] },
       findAccount: (_, sub) => ({ accountId: sub, claims: async () => claimsOf(sub) }),
-      async loadExistingGrant({ oidc: { client, session } }) {
-        const known = client && session?.grantIdFor(client.clientId);
-        if (known !== undefined) return provider.Grant.find(known);
-        const grant = new provider.Grant({ clientId: client?.clientId, accountId: session?.accountId });
-        grant.addOIDCScope('openid profile email');
-        await grant.save();
-        return grant;
-      },
+      loadExistingGrant: (context) => grantOf(provider, context),
     });
     return provider;
   };
