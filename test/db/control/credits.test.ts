@@ -32,13 +32,14 @@ async function openWorld(open: Open) {
 
 onBothEngines('credits', { postgres: 'always' }, (open) => {
   test('books cash, vouchers and credits as entries of opposite ledgers, shown in the balance', async () => {
-    const { world, ann, give, credits, balance, nowMs } = await openWorld(open);
+    const { world, clock, ann, give, credits, balance, nowMs } = await openWorld(open);
     const expiresAt = nowMs() + HOUR_MS;
     const regionId = world.drivers.regionId;
     const { entry: cash } = await give({ amount: 5.000001 });
     expect(cash).toMatchObject({ kind: 'deposit', account: 'cash', amount: 5.000001, grantId: null, reason: 'paid' });
     const { entry: voucher } = await give({ kind: 'voucher', amount: 7, expiresAt, scope: { regionId } });
     expect(voucher).toMatchObject({ kind: 'grant', account: 'voucher', amount: 7, grantId: expect.any(String) });
+    clock.aheadMs += 1;
     await give({ kind: 'credit', amount: 3, reason: 'sorry' });
     expect(await balance()).toEqual({
       balance: 15.000001,

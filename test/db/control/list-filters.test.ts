@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Labels } from '../../../src/domain/kernel/resource-labels.ts';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
-import { onBothEngines } from '../../fixtures/store.ts';
+import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 import { volumeOf } from './capacity-fixture.ts';
 import { settled } from './consistency.ts';
@@ -20,7 +20,10 @@ async function found(world: World, filter?: Filter, pager = ALL): Promise<{ name
   return { names: instances.map(({ instanceSpecInfo }) => instanceSpecInfo.name), total: totalEntries };
 }
 
-async function populated(world: World): Promise<Map<string, string>> {
+/** A world with an instance of each name, each launched later than the one before. */
+async function openPopulated(open: Open) {
+  const clock = { aheadMs: 0 };
+  const world = await makeWorld(await open(), { machine: roomy, clock });
   const ids = new Map<string, string>();
   for (const [at, name] of NAMES.entries()) {
     const labels = { parity: at % 2 === 0 ? 'even' : 'odd', 'example.org/name': '', n: String(at) };
@@ -30,15 +33,15 @@ async function populated(world: World): Promise<Map<string, string>> {
       null,
     );
     ids.set(name, launched.instanceId);
+    clock.aheadMs += 1;
   }
   for (const id of ids.values()) await world.until(id, hasStatus('Running'));
-  return ids;
+  return { world, clock, ids };
 }
 
 onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   test('find names by a part in any letter case, with % and _ as themselves', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    await populated(world);
+    const { world } = await openPopulated(open);
     const named = async (name: string): Promise<string[]> => (await found(world, { name })).names.toSorted();
     expect(await named('plain')).toEqual(['PLAIN two', 'plain']);
     expect(await named('PLAIN')).toEqual(['PLAIN two', 'plain']);
@@ -58,8 +61,7 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('find labels exactly, all of them, and totals and pages follow the filter', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    const ids = await populated(world);
+    const { world, ids } = await openPopulated(open);
     expect((await found(world, { labels: { parity: 'odd' } })).names).toEqual(['plain', 'under_score']);
     expect((await found(world, { labels: { parity: 'even', n: '2' } })).names).toEqual(['Ünïcode Ñame']);
     expect((await found(world, { labels: { parity: 'Odd' } })).names).toEqual([]);
@@ -76,8 +78,7 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('find the resource whose ID somebody pastes, and no other account’s', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    const ids = await populated(world);
+    const { world, ids } = await openPopulated(open);
     const id = ids.get('plain') ?? '';
     expect((await found(world, { name: id })).names).toEqual(['plain']);
     expect((await found(world, { name: ` ${id.toUpperCase()} ` })).names).toEqual(['plain']);
@@ -89,8 +90,7 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('are sorted page by page, equal rows newest first', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    const ids = await populated(world);
+    const { world, clock, ids } = await openPopulated(open);
     const { instances, operator, volumes, accounts } = world.running.control;
     await instances.stop(world.caller, { instanceId: ids.get('plain') ?? '' }, null);
     await world.until(ids.get('plain') ?? '', hasStatus('Stopped'));
@@ -118,7 +118,10 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
     });
     const all = await operator.instances({ sort: { by: 'price', order: 'asc' } }, { currentPage: 1, pageSize: 2 });
     expect(all.rows.map(({ publicText }) => JSON.parse(publicText).instanceSpecInfo.name)).toEqual(byPrice.slice(0, 2));
-    for (const name of ['b', 'a', 'c']) await volumeOf(world, world.caller, name);
+    for (const name of ['b', 'a', 'c']) {
+      await volumeOf(world, world.caller, name);
+      clock.aheadMs += 1;
+    }
     const named = async (sort: { by: 'name' | 'size' | 'usage'; order: 'asc' | 'desc' }) =>
       (await volumes.list(world.caller, ALL, { sort })).texts.map((text) => JSON.parse(textOf(text)).volumeName);
     expect(await named({ by: 'name', order: 'asc' })).toEqual(['a', 'b', 'c']);
@@ -134,8 +137,7 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('leave out released instances, and find statuses', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    const ids = await populated(world);
+    const { world, ids } = await openPopulated(open);
     const { instances } = world.running.control;
     const [gone = '', stopped = ''] = ids.values();
     await instances.terminate(world.caller, { instanceId: gone }, null);
@@ -151,8 +153,7 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('labels change at once, outlive reconciles and actions, and are absent when there are none', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
-    const ids = await populated(world);
+    const { world, ids } = await openPopulated(open);
     const [bare = '', id = ''] = ids.values();
     const { instances } = world.running.control;
     const shown = async (instanceId: string): Promise<Labels | undefined> => {
@@ -183,12 +184,14 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
   });
 
   test('volumes have labels and are found by them and their names', async () => {
-    const world = await makeWorld(await open(), { machine: roomy });
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { machine: roomy, clock });
     const { volumes } = world.running.control;
     const body = { sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' } as const;
     const made = await volumes.create(world.caller, { ...body, name: 'Ärger_1', labels: { team: 'a' } }, null);
     const { id, labels }: { id: string; labels: Labels } = JSON.parse(made.volumeText);
     expect(labels).toEqual({ team: 'a' });
+    clock.aheadMs += 1;
     const plain = await volumeOf(world, world.caller, 'plain');
     const listed = async (filter?: Parameters<typeof volumes.list>[2]): Promise<unknown[]> =>
       (await volumes.list(world.caller, ALL, filter)).texts.map((text) => {
