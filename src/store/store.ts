@@ -19,8 +19,9 @@
  * idempotent request may come before or after the account: only the same request sent twice waits
  * for the key, and both take the same order.
  *
- * Rows locked by one statement (all instances of an account, all mounters of a volume) and node
- * ports, drawn at random, can't be ordered. PostgreSQL ends one of two such transactions that
+ * Heartbeats and what becomes due lock their rows by id (`lockedById`). Rows locked by one other
+ * statement (all instances of an account, all mounters of a volume) and node ports, drawn at
+ * random, are not ordered. PostgreSQL ends one of two such transactions that
  * cross, and `write` runs that one again: the order saves that wait of a second.
  */
 import type { Kysely } from 'kysely';

@@ -109,6 +109,13 @@ export async function claimDue<Table extends LeaseTable>(
 }
 
 /**
+ * Rows that one statement changes, locked by id on PostgreSQL: two such statements never cross.
+ * SQLite has one writer.
+ */
+export const lockedById = (db: Db, table: LeaseTable, which: RawBuilder<SqlBool>): RawBuilder<SqlBool> =>
+  isSqlite(db) ? which : sql`id in (select id from ${sql.table(table)} where ${which} order by id for no key update)`;
+
+/**
  * Extends the leases of these claims. A row whose claim committed but was not answered has another
  * token: nobody holds it, so its lease must end.
  */
@@ -117,10 +124,11 @@ export async function heartbeat(
   table: LeaseTable,
   lease: { owner: string; tokens: Iterable<string>; untilMs: number },
 ): Promise<void> {
+  const held = sql<SqlBool>`${leaseOwner} = ${lease.owner} and ${leaseToken} in (${sql.join([...lease.tokens])})`;
   await sql`
     update ${sql.table(table)}
     set ${leaseUntil} = ${lease.untilMs}, ${due} = case when ${due} = ${leaseUntil} then ${lease.untilMs} else ${due} end
-    where ${leaseOwner} = ${lease.owner} and ${leaseToken} in (${sql.join([...lease.tokens])})`.execute(tx);
+    where ${lockedById(tx, table, held)}`.execute(tx);
 }
 
 const generations = ofTable((table) =>

@@ -10,7 +10,7 @@ import type { InstanceStatus } from '../../domain/compute/instance-states.ts';
 import { publicInstance } from '../../domain/compute/public-instance.ts';
 import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
 import { isSqlite, locking } from '../db/dialect.ts';
-import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import { isLeaseHeld, lockedById, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import {
@@ -321,7 +321,8 @@ export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {
 
 export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Promise<void> {
   if (ids.length === 0) return;
-  await tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', 'in', ids).execute();
+  const which = lockedById(tx, 'instance', sql`id in (${sql.join(ids)})`);
+  await tx.updateTable('instance').set({ dueAtMs: nowMs }).where(which).execute();
 }
 
 /**

@@ -1,11 +1,13 @@
 /** Behavior only PostgreSQL can show: deadlocks, server restarts. */
 import { sql } from 'kysely';
 import { expect, onTestFinished, test } from 'vitest';
+import { heartbeat } from '../../../src/store/db/leases.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Db } from '../../../src/store/store.ts';
+import { makeDue } from '../../../src/store/tables/instances.ts';
 import { onEngine, recordingLog } from '../../fixtures/store.ts';
 import { ownServer } from './own-server.ts';
-import { accountRow } from './rows.ts';
+import { accountRow, instanceRow, regionRow } from './rows.ts';
 
 const bump = (tx: Db, id: string) =>
   tx
@@ -70,6 +72,45 @@ onEngine('postgres', 'writes that meet', (open) => {
     // A victim that begins again before the other wakes takes its row first: they deadlock again.
     expect(runs).toBeGreaterThan(2);
     expect([await store.versionOf('a'), await store.versionOf('b')]).toEqual([2, 2]);
+  });
+
+  test.for([
+    ['heartbeat', (tx: Db) => heartbeat(tx, 'instance', { owner: 'me', tokens: ['a', 'b'], untilMs: 9 })],
+    ['makeDue', (tx: Db) => makeDue(tx, ['b', 'a'], 9)],
+  ] as const)('locks rows by id, whatever their order on the disk: %s', async ([, change]) => {
+    const store = await open();
+    const held = { ownerId: 'me', regionId: 'here', leaseOwner: 'me', leaseUntilMs: 5, dueAtMs: 5 };
+    await store.write(async (tx) => {
+      await tx
+        .insertInto('account')
+        .values(accountRow({ id: 'me' }))
+        .execute();
+      await tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute();
+      for (const id of ['b', 'a'])
+        await tx
+          .insertInto('instance')
+          .values(instanceRow({ id, ...held, leaseToken: id }))
+          .execute();
+    });
+    let runs = 0;
+    let after: Promise<void> | undefined;
+    const touch = (tx: Db, id: string) => tx.updateTable('instance').set({ dueAtMs: 1 }).where('id', '=', id).execute();
+    const waiting = sql`select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    await store.write(async (tx) => {
+      runs++;
+      await touch(tx, 'a');
+      after = store.write((other) => {
+        runs++;
+        return change(other);
+      });
+      await expect.poll(async () => (await waiting.execute(store.read)).rows.length).toBe(1);
+      await touch(tx, 'b');
+    });
+    await after;
+    expect(runs).toBe(2);
   });
 
   test('fails a work after its last retry, with the reason of the server', async () => {
