@@ -19,7 +19,7 @@
  * idempotent request may come before or after the account: only the same request sent twice waits
  * for the key, and both take the same order.
  *
- * Heartbeats and what becomes due lock their rows by id (`lockedById`). Rows locked by one other
+ * Heartbeats and rows made due are locked by id (`lockedById`). Rows locked by another single
  * statement (all instances of an account, all mounters of a volume) and node ports, drawn at
  * random, are not ordered. PostgreSQL ends one of two such transactions that
  * cross, and `write` runs that one again: the order saves that wait of a second.

@@ -108,10 +108,7 @@ export async function claimDue<Table extends LeaseTable>(
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
 
-/**
- * Rows that one statement changes, locked by id on PostgreSQL: two such statements never cross.
- * SQLite has one writer.
- */
+/** Locks rows by id on PostgreSQL: changes of several rows never cross. SQLite has one writer. */
 export const lockedById = (db: Db, table: LeaseTable, which: RawBuilder<SqlBool>): RawBuilder<SqlBool> =>
   isSqlite(db) ? which : sql`id in (select id from ${sql.table(table)} where ${which} order by id for no key update)`;
 

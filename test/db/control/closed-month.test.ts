@@ -5,7 +5,7 @@ import { makeMetering } from '../../../src/control/money/metering.ts';
 import { realTime } from '../../../src/control/kernel/time.ts';
 import { HOUR_MS, MINUTE_MS } from '../../../src/domain/kernel/durations.ts';
 import { deleteAccountRows } from '../../../src/store/tables/account-rows.ts';
-import { makeWorld, type World } from '../../fixtures/control.ts';
+import { eventually, makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';
 import { expectViewsAgree, viewsOf } from './month-views.ts';
@@ -121,9 +121,11 @@ onBothEngines('a month that is over', { postgres: 'always' }, (open) => {
     clock.ms += 10 * MINUTE_MS;
     expect(await final(), 'with charges to book').toBe(false);
     // A booking waits for the reconcile of its instance.
-    await settle();
-    await book();
-    expect(await final()).toBe(true);
+    await eventually(async () => {
+      await settle();
+      await book();
+      return final();
+    });
     const before = await viewsOf(world, anna, january);
     await expectViewsAgree(world, anna, january);
 
