@@ -130,6 +130,7 @@ async function seedTemplate(store: Store): Promise<void> {
     generation: 2,
     mustHalt: false,
     everEnsured: true,
+    rootDisk: 'none',
     filesStale: false,
     attempts: 0,
     requestedAtMs: FIRST_LAUNCH_MS,

@@ -71,6 +71,8 @@ export interface EngineSpec {
   /** `<instanceId>-0` (docs/interface.md, decisions). */
   hostname: string;
   imageRef: string;
+  /** Only the container has the root disk: without a container `busy`, and none is created. */
+  mustExist?: boolean | undefined;
   /** Login of the image's registry, for engines whose hosts pull the image themselves. */
   imageCredentials?: RegistryCredentials | undefined;
   cpuMilli: number;

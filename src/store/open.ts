@@ -20,6 +20,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0010-amortization'),
   fromFiles('0010-payment-claims'),
   fromFiles('0011-watches'),
+  fromFiles('0012-root-disks'),
 ];
 
 export async function openStore(options: {

@@ -121,12 +121,18 @@ export const launchRequest = request('LaunchRequest', {
 });
 export type LaunchRequest = z.output<typeof launchRequest>;
 
+export const newRootDisk = z
+  .boolean()
+  .default(false)
+  .describe('Start from the image, or the last archive, if the root disk is lost; without effect otherwise');
+
 export const startRequest = request('StartRequest', {
   instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
   withoutGpu: z
     .boolean()
     .default(false)
     .describe('Run without the GPUs of the type, at the price of its CPU cores, until the next start'),
+  newRootDisk,
 });
 export const updateRequest = request(
   'UpdateInstanceRequest',
@@ -347,7 +353,7 @@ export const instanceRoutes = {
   start: operationRoute('/instance/start', startRequest, instanceIdAnswer, {
     errors: 'plain',
     summary: 'Start a stopped instance, with its pending changes',
-    source: `${decision('instances')}; withoutGpu is ours`,
+    source: `${decision('instances')}; withoutGpu and newRootDisk are ours`,
     waits: true,
   }),
   restart: act('restart', 'Restart a running instance, with its pending changes'),

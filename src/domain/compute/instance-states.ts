@@ -152,6 +152,8 @@ export const diagnoses = {
     'The disks could not be created. Start the instance again; if the failure repeats, ask the operator to check the host.',
   DisksLost:
     'A disk of the instance is gone from the storage of the region. Ask the operator to restore the disk, and start the instance again; or terminate it, and launch another.',
+  RootDiskLost:
+    'The container of the instance, or the image of its archived root disk, was removed outside of Berth, as by a prune of the engine: its root disk is gone. The data disk, the shared folder and volumes are kept. Start the instance with a new root disk ("newRootDisk": true), or terminate it.',
   DiskInUse:
     'The instance has ended and its capacity is free, but a process of the host still holds one of its disks. Berth removes the disk when that process ends; the operator can end it.',
   BadMount:

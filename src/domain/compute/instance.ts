@@ -128,6 +128,13 @@ export interface Archive {
   replaces: string[];
 }
 
+/**
+ * `none`: no run was `Running`. `kept`: only in the container. `saved`: in the archive. `lost`: the
+ * container is gone; a start needs `newRootDisk`. Always `none` where engines keep no root disks.
+ */
+export const rootDiskStates = ['none', 'kept', 'saved', 'lost'] as const;
+export type RootDiskState = (typeof rootDiskStates)[number];
+
 export interface Instance {
   id: InstanceId;
   ownerId: UserId;
@@ -160,6 +167,7 @@ export interface Instance {
   reclaimAtMs: number | null;
   stopPolicy: StopPolicy;
   archive: Archive | null;
+  rootDisk: RootDiskState;
   /** Counts changes outside of reconciles that keep the generation: name, changes, stop policy. */
   revision: number;
   pending: PendingChange | null;

@@ -3,6 +3,7 @@ import { inGB } from '../storage/disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from '../storage/disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
+import { refusalOfLostRootDisk } from './desired-state.ts';
 import { legalActions } from './instance-states.ts';
 import { currentPriceMicros } from './instance-change.ts';
 import type { Instance, Mount, PendingChange } from './instance.ts';
@@ -113,7 +114,9 @@ export function publicInstance(instance: Instance, region: Region) {
       stopTimestamp: observed.stoppedAtMs,
       scheduledStopTimestamp: stopDueAtMs(instance) ?? 0,
     },
-    actions: legalActions(observed.status, instance.desired),
+    actions: legalActions(observed.status, instance.desired).filter(
+      (action) => action === 'start' || refusalOfLostRootDisk(action, instance, false) === null,
+    ),
     withoutGpu: spec.cpuOnlyPriceMicros !== null,
     pendingChanges: publicChange(instance.pending),
   };

@@ -35,6 +35,7 @@ export const startOutcomes = {
   EngineUnreachable: 'refunded',
   Evicted: 'refunded',
   OperatorStop: 'refunded',
+  RootDiskLost: 'refunded',
   ContainerExited: 'paid',
   CrashLoop: 'paid',
   OutOfMemory: 'paid',

@@ -211,6 +211,7 @@ export interface InstanceTable extends LeaseColumns {
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
   archive: string | null;
+  rootDisk: Generated<string>;
   /** Changes of name, pending changes and stop policy, which keep the generation. */
   revision: Generated<number>;
   pending: string | null;

@@ -335,7 +335,8 @@ onBothEngines('an image of an account', (open) => {
     await instances.stop(world.caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Stopped'));
     await world.engine.host.forgetAll();
-    await instances.start(world.caller, { instanceId }, null);
+    await world.until(instanceId, ({ instanceRuntimeInfo: now }) => now.diagnosisReason === 'RootDiskLost');
+    await instances.start(world.caller, { instanceId, newRootDisk: true }, null);
     await world.until(instanceId, hasStatus('Running'));
   });
 

@@ -95,7 +95,7 @@ onEngine('sqlite', 'an image', (open) => {
   test('is pulled again when the engine lost it long after the request', async () => {
     const { reported, engine } = registry(found);
     const clock = { aheadMs: 0 };
-    const world = await makeWorld(await open(), { engine, clock });
+    const world = await makeWorld(await open(), { engine, clock, capabilities: { keepsRootDisk: false } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     clock.aheadMs = 3 * 3_600_000;

@@ -229,6 +229,7 @@ const rows: Rows = {
     portAccess: '{}',
     idleAfterMs: BIG,
     archive: null,
+    rootDisk: 'kept',
     revision: 1,
     pending: '{}',
     oldContainer: null,

@@ -61,9 +61,6 @@ describe('failures inside of the container', () => {
       (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
     await containerOf(id).kill();
     await until(ends, (times) => times === 1);
-    await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
-    await containerOf(id).remove({ force: true });
-    await until(ends, (times) => times === 2);
     const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
     expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
     await inside.removeAll(id);

@@ -66,6 +66,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   reclaimAtMs: null,
   stopPolicy: noStopPolicy,
   archive: null,
+  rootDisk: 'none',
   revision: 0,
   pending: null,
   oldContainer: null,

@@ -3,13 +3,16 @@
  */
 import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
+import { useState } from 'react';
 import { diagnoses } from '../../../../src/contract/compute/diagnoses.ts';
 import { ButtonLink } from '../../parts/links.tsx';
 import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { TerminateDialog } from '../instances/terminate-dialog.tsx';
 import { useAct } from '../instances/acts.ts';
 import { idOf } from '../instances/allowed-acts.ts';
 import { isFailed } from './headline.ts';
+import { NewRootDiskModal } from './new-root-disk-modal.tsx';
 import { stepsOf, type NextStep } from './next-steps.ts';
 import type { InstanceView } from './queries.ts';
 import type { Tab } from './search.ts';
@@ -68,18 +71,36 @@ export function Reason({ view, onTab }: ReasonProps) {
 function Step({ step, isFirst, view, onTab }: ReasonProps & { step: NextStep; isFirst: boolean }) {
   const { instance: texts, instances } = useTexts();
   const act = useAct();
+  const [isAsking, setAsking] = useState(false);
   const variant = isFirst ? 'filled' : 'default';
-  const instanceId = idOf(view.instance);
+  const { instance } = view;
+  const instanceId = idOf(instance);
+  const close = () => setAsking(false);
   switch (step.kind) {
-    case 'act':
+    case 'act': {
+      const { act: name } = step;
+      const asks = name === 'terminate';
       return (
-        <Button
-          variant={variant}
-          loading={act.isPending}
-          onClick={() => act.mutate({ act: step.act, instance: view.instance })}
-        >
-          {instances.acts[step.act]}
-        </Button>
+        <>
+          <Button
+            variant={variant}
+            loading={act.isPending}
+            onClick={() => (asks ? setAsking(true) : act.mutate({ act: name, instance }))}
+          >
+            {instances.acts[name]}
+          </Button>
+          {isAsking && <TerminateDialog instances={[instance]} onClose={close} />}
+        </>
+      );
+    }
+    case 'newRootDisk':
+      return (
+        <>
+          <Button variant={variant} onClick={() => setAsking(true)}>
+            {texts.newRootDisk.verb}
+          </Button>
+          {isAsking && <NewRootDiskModal instance={instance} onClose={close} />}
+        </>
       );
     case 'tab':
       return (

@@ -2,6 +2,7 @@
  * Brings an instance up: images, disks, node ports, container. The engine's faults become
  * diagnoses: temporary ones are retried with a back-off, others fail permanently.
  */
+import { lostRootDiskText } from '../../../domain/compute/desired-state.ts';
 import { ownDisks } from '../../../domain/compute/instance-disks.ts';
 import { EngineFault, type FaultReason } from '../../../domain/regions/engine-fault.ts';
 import { nextStatus, type Diagnosis } from '../../../domain/compute/instance-states.ts';
@@ -16,6 +17,7 @@ import type { EngineSpec } from '../../../engines/contract.ts';
 import { dockerImageOf, ensureImages, ImageFault, PullHeld } from './ensure-images.ts';
 import { continueWithoutGrowth } from './grow-disks.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
+import { loseRootDisk } from './root-disk.ts';
 import {
   areFilesStale,
   DisksFailed,
@@ -210,8 +212,14 @@ async function afterImageFault(
   state: InstanceState,
   fault: ImageFault,
 ): Promise<StepResult> {
-  const { deps } = context;
+  const { deps, drivers } = context;
   const { instance } = state;
+  const { archive } = instance;
+  if (fault.reason === 'imageMissing' && archive !== null && !drivers.archivePushed) {
+    const next = { ...instance, archive: null };
+    const { show } = failPermanently(instance, 'RootDiskLost', lostRootDiskText(next, 'archive'));
+    return loseRootDisk(context, withInstance(state, next), { show });
+  }
   // An old request may miss its image for the first time: so the count bounds the pulls, too.
   const fromMs = Math.max(instance.requestedAtMs, instance.observed.countedFromMs);
   const isOverdue =

@@ -58,7 +58,7 @@ export async function ensureImages(
   const { instance } = state;
   const own = await imageRequestOf(instance, context.drivers, context.deps.credentialsFor).catch(throwAsImageFault);
   let result: ImageResult = { state, fault: null };
-  if (own.ownerId === undefined || !(await hasRun(context, instance)))
+  if (instance.rootDisk !== 'kept' && (own.ownerId === undefined || !(await hasRun(context, instance))))
     result = await ensureImage(context, state, show, own);
   const docker = dockerImageOf(context, instance);
   if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);

@@ -90,8 +90,8 @@ export interface Instances {
   /** Newest first, those that match; a page past the end is empty, with the total. */
   list(caller: Caller, pager: Pager, filter?: InstanceFilter): Promise<TextPage>;
   stop: OnInstance;
-  /** Applies pending changes, as a restart does. `withoutGpu`: until the next start. */
-  start: Waiting<{ instanceId: string; withoutGpu?: boolean | undefined }>;
+  /** Applies pending changes. `withoutGpu`: until the next start. */
+  start: Waiting<{ instanceId: string; withoutGpu?: boolean | undefined; newRootDisk?: boolean | undefined }>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;

@@ -269,6 +269,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
   generation: FIRST_GENERATION,
   mustHalt: false,
   everEnsured: false,
+  rootDisk: 'none',
   filesStale: false,
   attempts: 0,
   requestedAtMs: nowMs,

@@ -176,7 +176,8 @@ async function markReady(
   const { instance } = state;
   const { spec, operation } = instance;
   // The init script runs once for each root disk.
-  const isFirst = !rootDiskFacts(context.drivers).keepsRootDisk;
+  const { keepsRootDisk } = rootDiskFacts(context.drivers);
+  const isFirst = !keepsRootDisk;
   const initExit = isFirst ? null : instance.initExit;
   const run = { startExit: null, startFailure: '', ...(isFirst ? { initFailure: '' } : {}) };
   const message = messageOf({ spec, initExit, observed: { ...instance.observed, ...run } });
@@ -195,7 +196,8 @@ async function markReady(
   } as const;
   const starts = initExit === null && spec.initScript.trim() !== '';
   const started = starts ? withInstance(state, { operation: beginInitScript(operation, nowMs) }) : state;
-  return { state: await writeObservation(context, started, { observed, initExit }), next: 'again' };
+  const change = { observed, initExit, rootDisk: keepsRootDisk ? ('kept' as const) : undefined };
+  return { state: await writeObservation(context, started, change), next: 'again' };
 }
 
 /** Polls the init script and the start command, less often the longer they run. */

@@ -11,6 +11,7 @@ import { instanceFromRow, type InstanceRow } from '../../../store/tables/instanc
 import { writeReclaim } from '../../../store/tables/tide-and-spot.ts';
 import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
+import { loseRootDisk } from './root-disk.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { awaitWindow } from './await-window.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
@@ -107,9 +108,12 @@ async function executeStep(
     case 'rest':
       return { state, next: step.afterMs ?? null };
     case 'mark': {
-      const { show: observed, attempts, afterMs } = step;
-      return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
+      const { show: observed, attempts, afterMs, rootDisk } = step;
+      const change = { observed, attempts, rootDisk };
+      return { state: await writeObservation(context, state, change), next: afterMs ?? 'again' };
     }
+    case 'loseRootDisk':
+      return loseRootDisk(context, state, step);
     case 'failPermanently':
       return failInstance(context, state, step, observation.kind === 'present' && observation.running);
     case 'halt':

@@ -148,6 +148,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     generation: instance.generation,
     hostname: `${instance.id}-0`,
     imageRef: imageRefOf(instance),
+    mustExist: instance.rootDisk === 'kept',
     cpuMilli,
     memoryMiB,
     gpus,

@@ -95,8 +95,11 @@ async function save(work: Work): Promise<ReconcileResult> {
     );
   } catch (error) {
     return afterFault(work, error, ({ kind, message }) => {
-      const gone = 'the container of the instance is gone: the instance was terminated or archived before it was saved';
-      return kind === 'not_found' ? fail(work, 'InstanceGone', gone) : fail(work, 'SaveFailed', message);
+      if (kind !== 'not_found') return fail(work, 'SaveFailed', message);
+      const isArchived = instance.desired === 'archived';
+      return isArchived
+        ? fail(work, 'InstanceGone', 'the instance was archived before it was saved')
+        : fail(work, 'RootDiskLost', 'the container of the instance was removed outside of Berth before it was saved');
     });
   }
 }
