@@ -293,6 +293,7 @@ async function makeRunningControl(
       idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs),
     },
     idleLimits,
+    saveRootDiskAfterMs: config.saveRootDiskAfterMs,
     spotGraceMs: config.spotGraceMs,
     reservesForGpus: config.reservesForGpus,
     eventRetentionMs: config.eventRetentionMs,

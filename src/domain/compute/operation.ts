@@ -39,6 +39,8 @@ export const operationCauses = [
   'operator',
   /** The start after an automatic stop, by the option `resume`. */
   'resume',
+  /** The archive after a long stop. */
+  'LongStop',
   'ScheduledStop',
   'MaxRunTime',
   'IdleStop',

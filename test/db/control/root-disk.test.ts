@@ -5,6 +5,7 @@ import { defaultImages, type ImageSource } from '../../../src/engines/simulated/
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { NEVER_MS } from '../../../src/domain/regions/off-peak.ts';
 import { becomesConsistent } from './consistency.ts';
 import { sweeping } from './sweeping.ts';
 
@@ -219,3 +220,47 @@ onBothEngines('a container that is removed outside of Berth', (open) => {
 const installationOf = async (world: World): Promise<string | undefined> =>
   (await world.store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirst())
     ?.value;
+
+const HOUR_MS = 3_600_000;
+
+onBothEngines('a setting for the root disks of long stops', (open) => {
+  test('archives what is stopped for so long, once, and nothing else', async () => {
+    const clock = { aheadMs: 0 };
+    const options = { clock, saveRootDiskAfterMs: 24 * HOUR_MS };
+    const world = await makeWorld(await open(), options);
+    const [stopped, running] = [await launched(world), await launched(world)];
+    await bring(world, stopped, 'stop', 'Stopped');
+    clock.aheadMs = 23 * HOUR_MS;
+    await eventually(async () => (await dueOf(world, stopped)) > Date.now() + 23 * HOUR_MS);
+    expect((await world.instance(stopped)).instanceRuntimeInfo.status).toBe('Stopped');
+    clock.aheadMs = 25 * HOUR_MS;
+    await world.until(stopped, hasStatus('Archived'));
+    expect((await rowOf(world, stopped)).operation).toMatchObject({ kind: 'archive', cause: 'LongStop' });
+    expect((await eventsOf(world, 'instance.archiveWished')).at(-1)?.data).toContain('LongStop');
+    expect((await world.instance(running)).instanceRuntimeInfo.status).toBe('Running');
+    await bring(world, stopped, 'start', 'Running');
+    expect(await hasFile(world, stopped)).toBe(true);
+    expect(await dueOf(world, stopped)).toBe(-1);
+    await becomesConsistent(world);
+  });
+
+  test('is off by default, and counts from the next start of Berth', async () => {
+    const clock = { aheadMs: 0 };
+    const options: WorldOptions = { clock };
+    const world = await makeWorld(await open(), options);
+    const id = await launched(world);
+    await bring(world, id, 'stop', 'Stopped');
+    await eventually(async () => (await dueOf(world, id)) === NEVER_MS);
+    clock.aheadMs = 1_000 * HOUR_MS;
+    options.saveRootDiskAfterMs = HOUR_MS;
+    await world.again();
+    await world.until(id, hasStatus('Archived'));
+    expect((await rowOf(world, id)).rootDisk).toBe('saved');
+  });
+});
+
+/** Time of the act; -1: there is none. */
+const dueOf = async (world: World, id: InstanceId): Promise<number> => {
+  const act = world.store.read.selectFrom('dueAct').select('dueAtMs').where('id', '=', `saveRootDisk/${id}`);
+  return (await act.executeTakeFirst())?.dueAtMs ?? -1;
+};

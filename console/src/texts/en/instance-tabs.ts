@@ -181,6 +181,7 @@ export const instanceTabs = {
         AccountDisabled: 'as the account was disabled',
         NoMoney: 'as the money ended',
         BudgetReached: 'as a budget was reached',
+        LongStop: 'after a long stop',
         OffPeakEnded: 'at the end of the off-peak window',
         SpotReclaimed: 'as spot capacity was reclaimed',
         RootDiskOverSize: 'as the root disk grew too large',

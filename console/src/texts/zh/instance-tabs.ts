@@ -175,6 +175,7 @@ export const instanceTabs: typeof english = {
         AccountDisabled: '账户被停用',
         NoMoney: '余额用完',
         BudgetReached: '达到预算',
+        LongStop: '停止时间过长',
         OffPeakEnded: '低谷时段结束',
         SpotReclaimed: '竞价资源被回收',
         RootDiskOverSize: '根磁盘过大',
