@@ -159,6 +159,7 @@ async function seedTemplate(store: Store): Promise<void> {
       runStartedAtMs: 0,
       ending: null,
       lostGpu: null,
+      memoryKills: null,
       countedFromMs: 0,
       answersBy: 'ssh',
       sshFront: false,

@@ -199,6 +199,8 @@ export interface Usage {
   /** Threads included, as in the limit. */
   processes: number | null;
   processLimit: number | null;
+  /** Processes of the run that the kernel killed for want of memory; absent: unknown. */
+  memoryKills?: number | undefined;
   /** An entry per GPU; null without GPUs, or when unreadable. */
   gpus: GpuUsage[] | null;
   /**

@@ -89,6 +89,14 @@ export interface LostGpu {
   priceMicros: number;
 }
 
+/** Processes of a run that the kernel killed for want of memory. */
+export interface MemoryKills {
+  runStartedAtMs: number;
+  count: number;
+  /** Time of the last reading with more. */
+  atMs: number;
+}
+
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
 export interface Observed {
   status: InstanceStatus;
@@ -105,6 +113,7 @@ export interface Observed {
   runStartedAtMs: number;
   ending: Ending | null;
   lostGpu: LostGpu | null;
+  memoryKills: MemoryKills | null;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
@@ -195,6 +204,12 @@ export const isInUse = ({
 export function lostGpuOf(instance: Pick<Instance, 'desired' | 'observed'>): LostGpu | null {
   const { lostGpu, runStartedAtMs } = instance.observed;
   return isInUse(instance) && lostGpu?.runStartedAtMs === runStartedAtMs ? lostGpu : null;
+}
+
+/** Null: none in the current run. */
+export function memoryKillsOf({ observed }: Pick<Instance, 'observed'>): MemoryKills | null {
+  const { status, memoryKills, runStartedAtMs } = observed;
+  return status === 'Running' && memoryKills?.runStartedAtMs === runStartedAtMs ? memoryKills : null;
 }
 
 /** Start of the run; now, if that is not known, or a minute ago: nobody knows what was then. */

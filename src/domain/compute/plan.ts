@@ -19,7 +19,15 @@ import {
   type Limits,
   type StatusEvent,
 } from './instance-states.ts';
-import { isInUse, lostGpuOf, type Instance, type Observed, type RootDiskState } from './instance.ts';
+import {
+  isInUse,
+  lostGpuOf,
+  memoryKillsOf,
+  type Instance,
+  type MemoryKills,
+  type Observed,
+  type RootDiskState,
+} from './instance.ts';
 import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
@@ -39,6 +47,8 @@ export type InstanceObservation =
       answers?: boolean;
       /** Time of a reading by which it lacks a GPU; null: it has all; absent: not known. */
       gpuLostAtMs?: number | null;
+      /** Absent: not known. */
+      memoryKills?: Omit<MemoryKills, 'runStartedAtMs'>;
     };
 
 export type Step =
@@ -58,6 +68,8 @@ export type Step =
   | { do: 'checkScripts' }
   /** The run costs less from `sinceMs` on. */
   | { do: 'loseGpu'; sinceMs: number; show: Partial<Observed> }
+  /** More processes were killed for want of memory. */
+  | { do: 'reportKills'; count: number; atMs: number }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
@@ -419,7 +431,9 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
-    const { gpuLostAtMs } = observation;
+    const { gpuLostAtMs, memoryKills } = observation;
+    if (memoryKills && memoryKills.count > (memoryKillsOf(instance)?.count ?? 0))
+      return { do: 'reportKills', ...memoryKills };
     const lost = lostGpuOf(instance);
     const gpuLost = observed.diagnosis === '' ? diagnosisFields('GpuLost', diagnoses.GpuLost) : {};
     if (typeof gpuLostAtMs === 'number' && lost === null) return { do: 'loseGpu', sinceMs: gpuLostAtMs, show: gpuLost };

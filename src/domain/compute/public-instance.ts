@@ -6,7 +6,7 @@ import { stopDueAtMs } from './stop-policy.ts';
 import { refusalOfLostRootDisk } from './desired-state.ts';
 import { legalActions } from './instance-states.ts';
 import { currentPriceMicros } from './instance-change.ts';
-import type { Instance, Mount, PendingChange } from './instance.ts';
+import { memoryKillsOf, type Instance, type Mount, type PendingChange } from './instance.ts';
 import { type Region, toDollars } from '../regions/catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
@@ -44,6 +44,15 @@ export const publicChange = (pending: PendingChange | null) =>
     remoteStorages: pending.mounts?.map(publicMount) ?? null,
     nodePorts: pending.ports ?? null,
   };
+
+function memoryKillsText(instance: Pick<Instance, 'observed' | 'spec'>): string {
+  const kills = memoryKillsOf(instance);
+  if (kills === null) return '';
+  const at = `${new Date(kills.atMs).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+  const who =
+    kills.count === 1 ? `a program was killed at ${at}` : `${kills.count} programs were killed, the last at ${at}`;
+  return `${who}: the instance's memory of ${instance.spec.type.memoryGB} GB was full`;
+}
 
 export type PublicInstance = ReturnType<typeof publicInstance>;
 
@@ -101,7 +110,9 @@ export function publicInstance(instance: Instance, region: Region) {
       createAtUnixMs: instance.createdAtMs,
       status: observed.status,
       phase: observed.phase,
-      message: observed.message || fullDisksText(instance.diskUsage.full),
+      message: [memoryKillsText(instance), observed.message || fullDisksText(instance.diskUsage.full)]
+        .filter(Boolean)
+        .join('; '),
       diagnosisReason: observed.diagnosis,
       diagnosisMessage: observed.diagnosisMessage,
       healthy: observed.healthy,

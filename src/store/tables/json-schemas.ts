@@ -170,6 +170,7 @@ export const observed: z.ZodType<Observed> = z.object({
     .object({ runStartedAtMs: z.number(), sinceMs: z.number(), priceMicros: z.number() })
     .nullable()
     .default(null),
+  memoryKills: z.object({ runStartedAtMs: z.number(), count: z.number(), atMs: z.number() }).nullable().default(null),
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),

@@ -85,6 +85,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     runStartedAtMs: 0,
     ending: null,
     lostGpu: null,
+    memoryKills: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -63,6 +63,7 @@ const instances: fc.Arbitrary<Instance> = fc
       runStartedAtMs: fc.nat(2 ** 45),
       ending: fc.constant(null),
       lostGpu: fc.constant(null),
+      memoryKills: fc.constant(null),
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
       sshFront: fc.boolean(),

@@ -123,6 +123,7 @@ export const activity = {
     'instance.launched': 'launched',
     'instance.observed': 'is now',
     'instance.offPeakEnding': 'off-peak window ends soon',
+    'instance.outOfMemory': 'a program was killed: the memory was full',
     'instance.paidTimeBegan': 'paid time began',
     'instance.paidTimeBought': 'paid time bought',
     'instance.paidTimeChanged': 'paid time changed',

@@ -122,6 +122,7 @@ export const activity: Texts['activity'] = {
     'instance.launched': '启动新实例',
     'instance.observed': '当前为',
     'instance.offPeakEnding': '低谷时段即将结束',
+    'instance.outOfMemory': '内存已满，程序被终止',
     'instance.paidTimeBegan': '预付时长开始',
     'instance.paidTimeBought': '购买预付时长',
     'instance.paidTimeChanged': '预付时长已更改',

@@ -3,7 +3,7 @@
  * or longer. After two silent checks in a row the instance is unhealthy. Its reconciler writes the
  * result. An unreachable engine changes nothing.
  */
-import { lostGpuOf, type Instance } from '../../../domain/compute/instance.ts';
+import { lostGpuOf, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
 import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { instanceFromRow, makeDue } from '../../../store/tables/instances.ts';
 import { dropWatches, saveWatches, takeOverWatches, type Watch } from '../../../store/tables/watches.ts';
@@ -18,7 +18,7 @@ const SILENT_TIMES = 2;
 const TAKEN_OVER_MS = 90_000;
 
 export interface HealthDeps extends TaskDeps {
-  sampler: Pick<Sampler, 'latestOf' | 'lackingGpu'>;
+  sampler: Pick<Sampler, 'latestOf' | 'lackingGpu' | 'takeKilled'>;
 }
 
 export interface HealthChecks {
@@ -27,6 +27,8 @@ export interface HealthChecks {
   answers(instance: Pick<Instance, 'id' | 'observed'>): boolean | undefined;
   /** Time of the run's last sample, if it lacks a GPU; null: it has all; undefined: unknown. */
   gpuLostAtMs(instance: Pick<Instance, 'id' | 'observed'>): number | null | undefined;
+  /** Killed processes of the run by its last sample; undefined: unknown. */
+  memoryKills(instance: Pick<Instance, 'id' | 'observed'>): { count: number; atMs: number } | undefined;
   /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
@@ -74,8 +76,14 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
     return latest.usage.gpus.some(({ isTaken }) => isTaken === true) ? latest.atMs : null;
   };
 
+  const memoryKills: HealthChecks['memoryKills'] = ({ id, observed }) => {
+    const latest = sampler.latestOf(id);
+    const count = latest?.usage.startedAtMs === observed.runStartedAtMs ? latest.usage.memoryKills : undefined;
+    return latest && count !== undefined ? { count, atMs: latest.usage.atMs } : undefined;
+  };
+
   const next = async (): Promise<Set<string>> => {
-    const again = new Set([...silent.keys(), ...sampler.lackingGpu()]);
+    const again = new Set([...silent.keys(), ...sampler.lackingGpu(), ...sampler.takeKilled()]);
     if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;
     if (cursor === '') roundFromMs = time.elapsed();
     const fresh = await idsWithNodePorts(store.read, cursor, AT_ONCE);
@@ -94,6 +102,7 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       return silence?.run === runOf(instance) ? answersOf(silence) : undefined;
     },
     gpuLostAtMs,
+    memoryKills,
     async check() {
       const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
@@ -110,6 +119,7 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
           if (lostAtMs !== null)
             log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
         }
+        if ((memoryKills(one)?.count ?? 0) > (memoryKillsOf(one)?.count ?? 0)) changed.push(one.id);
         if (answer === null) continue;
         const { healthy } = one.observed;
         const run = runOf(one);

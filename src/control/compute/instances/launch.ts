@@ -298,6 +298,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     runStartedAtMs: 0,
     ending: null,
     lostGpu: null,
+    memoryKills: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -5,8 +5,10 @@
  */
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { cpuOnlyPrice } from '../../../domain/compute/instance-change.ts';
-import { clampFutureTimes, type Instance } from '../../../domain/compute/instance.ts';
+import { clampFutureTimes, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
+import { appendEvent } from '../../../store/tables/events.ts';
+import type { Db } from '../../../store/store.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
 import { writeReclaim } from '../../../store/tables/tide-and-spot.ts';
 import { ensureContainer, refreshFiles } from './bring-up.ts';
@@ -90,11 +92,13 @@ async function observe(context: ReconcileContext, instance: Instance): Promise<I
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
   const [answers, gpuLostAtMs] = [deps.health.answers(instance), deps.health.gpuLostAtMs(instance)];
+  const memoryKills = deps.health.memoryKills(instance);
   if (observation.kind !== 'present') return observation;
   return {
     ...observation,
     ...(answers !== undefined && { answers }),
     ...(gpuLostAtMs !== undefined && { gpuLostAtMs }),
+    ...(memoryKills !== undefined && { memoryKills }),
   };
 }
 
@@ -147,6 +151,8 @@ async function executeStep(
       return checkReady(context, state, step);
     case 'loseGpu':
       return loseGpu(context, state, step);
+    case 'reportKills':
+      return reportKills(context, state, step);
     case 'checkScripts':
       return checkScripts(context, state);
     default:
@@ -177,6 +183,28 @@ async function loseGpu(
   };
   await store.write((tx) => notifyAdministrators(tx, event));
   return { state: written, next: 'again' };
+}
+
+async function reportKills(
+  context: ReconcileContext,
+  state: InstanceState,
+  { count, atMs }: Extract<Step, { do: 'reportKills' }>,
+): Promise<StepResult> {
+  const { instance } = state;
+  const { id, ownerId, observed, spec } = instance;
+  const { runStartedAtMs } = observed;
+  const killed = count - (memoryKillsOf(instance)?.count ?? 0);
+  const next = { ...instance, observed: { ...observed, memoryKills: { runStartedAtMs, count, atMs } } };
+  const data = { killed, atMs, memoryGB: spec.type.memoryGB };
+  const event = {
+    accountId: ownerId,
+    atMs: context.deps.time.now(),
+    kind: 'instance.outOfMemory',
+    subjectId: id,
+    data,
+  };
+  const alongside = async (tx: Db): Promise<void> => void (await appendEvent(tx, event));
+  return { state: await writeInstance(context, state, next, { alongside }), next: 'again' };
 }
 
 type Row = Pick<Instance, 'generation'> & { id: string };
