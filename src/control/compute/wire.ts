@@ -30,7 +30,7 @@ import type { TerminalHost } from './inside/terminals/terminal-host.ts';
 import { makeTerminals, type Terminals } from './inside/terminals/terminals.ts';
 import { makeAction, makeStopAutomatically } from './instances/actions.ts';
 import { makeApplyEgress, makeEgressUseCases, type EgressUseCases } from './instances/egress.ts';
-import { makeEnvironments, makeVariables, type Environments } from './instances/environment.ts';
+import { makeEnvironments, makeVariables, type Environments, type VariablesDeps } from './instances/environment.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeHealthChecks } from './instances/health.ts';
 import { makeReadInstances, type ReadInstancesDeps, type Instances } from './instances/instances.ts';
@@ -48,7 +48,7 @@ import { sweepRegion } from './orphans/sweep.ts';
 import { makeQuoteSigner } from './quotes/quote-signature.ts';
 import { makeQuotes, type Quotes } from './quotes/quotes.ts';
 
-export interface ComputeOptions extends Pick<ReadInstancesDeps, 'openUrl'> {
+export interface ComputeOptions extends Pick<ReadInstancesDeps, 'openUrl'>, Pick<VariablesDeps, 'portUrls'> {
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   stopPolicyRules?: StopPolicyRules;
