@@ -30,7 +30,7 @@ interface LoginFacts {
   limits?: KeyLimits;
 }
 
-/** Copies the credential so that it does not retain the header text it was sliced from. */
+/** Copies the credential: a slice would retain the whole header text. */
 export const detachedCopy = (accessGrant: AccessGrant): AccessGrant => structuredClone(accessGrant);
 
 export interface Authorized {
@@ -38,8 +38,8 @@ export interface Authorized {
   accessGrant: AccessGrant;
   /** True for the owner. Content of other owners is sandboxed. */
   owner: boolean;
-  /** `Set-Cookie` for a visitor who authenticated by share link. */
-  setCookie?: string;
+  /** `Set-Cookie` for a visitor who authenticated by share link, or of the owner's app. */
+  setCookie?: string | undefined;
 }
 
 export type Admission = Authorized | { refused: Answer };
@@ -53,7 +53,6 @@ export interface AuthRequest {
   upgrade: boolean;
   /** Origin of this gateway's own pages, for instance `https://gateway.example`. */
   ownOrigin: string;
-  /** Address of the client, from trusted proxies if there are any. */
   from: () => string;
 }
 

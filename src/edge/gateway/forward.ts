@@ -21,6 +21,7 @@ import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './instance-pools.ts';
+import { takesNotice } from './sandbox-notice.ts';
 import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
@@ -35,6 +36,7 @@ export interface Exchange {
   host: string;
   headers: string[];
   expectsContinue: boolean;
+  notice: string | null;
   log: Log;
   idle: IdleTimeouts;
   limits: GatewayLimits;
@@ -74,13 +76,14 @@ class Passing extends IdleWatched implements Receiver {
   #progress: 'nothing' | 'head' | 'body' | 'all' = 'nothing';
   /** Response head, delayed until its piece is parsed: until then the gateway can still answer. */
   #unsent: { status: number; reason: string; headers: string[] } | null = null;
-  /** A body that arrived with the head, sent in the same write. */
+  /** A body received with the head, sent in the same write. */
   #whole: Buffer | null = null;
   #lengthLeft = -1;
   #moves = 0;
   #clientIsFull = false;
   #stalled: Answer | null = null;
   #informed = 0;
+  #notice: Buffer | undefined;
 
   constructor(pool: PortPool, exchange: Exchange, body: RequestBody | null) {
     super();
@@ -144,9 +147,10 @@ class Passing extends IdleWatched implements Receiver {
     if (this.#progress !== 'all') this.#connection?.destroy();
   }
 
-  onHead({ status, reason, raw, framing }: ResponseHead): void {
+  onHead(head: ResponseHead): void {
+    const { status, reason, raw, framing } = head;
     this.#moves += 1;
-    const { req, target, authorized, host } = this.#exchange;
+    const { req, target, authorized, host, notice } = this.#exchange;
     this.#again = false;
     const { headers, contentLength } = downstreamHeaders(raw, status, target, authorized.owner, host);
     if (status < 200) {
@@ -155,7 +159,10 @@ class Passing extends IdleWatched implements Receiver {
     }
     if (framing === 'chunked' && req.httpVersion !== '1.0') headers.push(...announcedTrailers(raw));
     if (authorized.setCookie !== undefined) headers.push('Set-Cookie', authorized.setCookie);
-    if (contentLength !== null) this.#lengthLeft = Number(contentLength);
+    if (notice !== null && this.#method !== 'HEAD' && takesNotice(head)) {
+      this.#notice = Buffer.from(notice);
+      if (contentLength !== null) headers.splice(headers.indexOf('Content-Length'), 2);
+    } else if (contentLength !== null) this.#lengthLeft = Number(contentLength);
     this.#unsent = { status, reason, headers };
     this.#progress = 'head';
   }
@@ -221,7 +228,7 @@ class Passing extends IdleWatched implements Receiver {
     this.#body?.stop();
     const trailers = downstreamTrailers(raw);
     if (trailers.length > 0) res.addTrailers(trailers);
-    if (this.#whole === null) res.end();
+    if (this.#whole === null) res.end(this.#notice);
     else if (this.#whole.length > SMALL_BYTES) res.end(this.#whole);
     else res.end(this.#whole.toString('latin1'), 'latin1');
     drainOrCut(req);
@@ -251,7 +258,6 @@ class Passing extends IdleWatched implements Receiver {
 /** Below this size, copying is cheaper than a second system call. */
 const SMALL_BYTES = 16_384;
 
-/** 1xx responses forwarded per request. */
 const MAX_INFORMATIONAL = 16;
 
 /** Node refuses other reason phrases. */

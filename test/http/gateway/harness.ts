@@ -19,7 +19,8 @@ import type { PortAccess } from '../../../src/domain/access/port-access.ts';
 import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { bindPort } from '../../../src/main/bind-port.ts';
 import { makeGateway } from '../../../src/edge/gateway/gateway.ts';
-import type { Gateway, GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+import type { Gateway } from '../../../src/edge/gateway/gateway.ts';
+import type { GatewayDeps } from '../../../src/edge/gateway/gateway-deps.ts';
 
 export const ISSUER = 'https://berth.test';
 export const API_ORIGIN = 'http://console.test:8080';
@@ -161,6 +162,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
             ...publicPorts.map((port): [number, PortAccess] => [port, 'public']),
             ...Object.entries(access).map(([port, who]): [number, PortAccess] => [Number(port), who]),
           ]),
+          nodePorts: new Map(),
           running: true,
           status: 'Running',
           notebookToken: `token-of-${id}`,

@@ -12,6 +12,7 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   regionId: 'own',
   ownerId: ALICE,
   access: new Map([[80, 'public']]),
+  nodePorts: new Map(),
   running: true,
   sshFront: false,
   status: 'Running',

@@ -67,6 +67,7 @@ const route = (instanceId: InstanceId, sshFront: boolean, ownerId: string): Gate
   regionId: 'own',
   ownerId,
   access: new Map(),
+  nodePorts: new Map(),
   running: true,
   status: 'Running',
   notebookToken: '',

@@ -67,6 +67,8 @@ export interface GatewayRoute {
   access: AccessByPort;
   running: boolean;
   status: string;
+  /** `address:port` of the host by port, while the instance runs; without port 22. */
+  nodePorts: ReadonlyMap<number, string>;
   /** Only sent upstream to the notebook. */
   notebookToken: string;
   /** The gateway serves its ssh: the image has no sshd. */

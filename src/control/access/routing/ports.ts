@@ -44,7 +44,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       pathUrl: path,
       hostUrl: host,
       nodePort: published && published.nodePort > 0 ? { address: published.address, port: published.nodePort } : null,
-      note: noteOf(port, asked),
+      note: noteOf({ port, asked, access, host }),
     };
   };
 
@@ -89,12 +89,21 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
 const requestedPorts = ({ nodePorts }: Instance): number[] =>
   nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT);
 
-function noteOf(port: number, asked: readonly number[]): string {
+interface Noted extends Pick<PortInfo, 'port' | 'access'> {
+  asked: readonly number[];
+  host: string | null;
+}
+
+function noteOf({ port, asked, access, host }: Noted): string {
   const notes: string[] = [];
   if (asked.includes(port))
     notes.push(
       'this setting affects only the gateway: the port is also in nodePorts, and its node port is open to everyone who reaches the host',
     );
   if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever the setting');
+  if (host === null && access !== 'owner')
+    notes.push(
+      `at pathUrl, all but the owner see pages in a sandbox, where apps of several files do not work: ${asked.includes(port) ? 'pass on the node port' : 'add the port to nodePorts and pass on its node port'}, or let the operator set BERTH_DOMAIN`,
+    );
   return notes.join('; ');
 }
