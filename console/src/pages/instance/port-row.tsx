@@ -83,6 +83,11 @@ export function PortRow({ port, isNotebook, instanceId, isRunning, onShare }: Po
         <Text size="xs" {...(port.access === 'public' ? { className: classes.warning } : { c: 'dimmed' })}>
           {texts.means[port.access]}
         </Text>
+        {port.hostUrl === null && port.access !== 'owner' && (
+          <Text size="xs" className={classes.warning}>
+            {texts.sandboxed}
+          </Text>
+        )}
         {port.nodePort !== null && port.access !== 'public' && (
           <Text size="xs" className={classes.warning}>
             {texts.nodePortOpen}

@@ -118,6 +118,8 @@ export const instanceTabs = {
     nodePort: 'On the host',
     copyNodePort: (port: number) => `Copy the address of port ${port} on the host`,
     nodePortOpen: 'Everybody who reaches the host reaches its port there, whatever is set here.',
+    sandboxed:
+      'At this address all but you see pages in a sandbox, where apps such as Gradio and Streamlit stay blank. Pass on the address on the host, or ask the operator for a host of each port.',
     newPort: 'Another port',
     add: 'Add',
     forwarded: 'Ports forwarded by the host',

@@ -118,6 +118,8 @@ export const instanceTabs: typeof english = {
     nodePort: '主机端口',
     copyNodePort: (port) => `复制端口 ${port} 的主机地址`,
     nodePortOpen: '无论此处如何设置，能访问主机的人都能访问其主机端口。',
+    sandboxed:
+      '除您之外，其他人在此地址看到的页面处于沙盒中，Gradio、Streamlit 等应用会显示为空白。请改用主机端口的地址，或请管理员为每个端口设置独立域名。',
     newPort: '其他端口',
     add: '添加',
     forwarded: '由主机转发的端口',
