@@ -113,7 +113,7 @@ async function authorizeCredential(
       : null;
   const asAccount = isLogin(login) ? come(login) : null;
   if (asAccount !== null) return asAccount;
-  const link = await presentedLink(deps, authRequest);
+  const link = await presentedLink(deps, authRequest, access);
   if (link !== null && link !== 'crossSite' && route !== null) return { route, accessGrant: link, owner: false };
   if (login === 'crossSite' || link === 'crossSite') return { refused: crossSite() };
   if (login !== null && 'limit' in login) return { refused: keyLimited(login.limit) };
@@ -194,9 +194,13 @@ async function sessionLogin(
   return limitedTo(authRequest.from, limits) ?? { accountId, accessGrant: { kind: 'session', secret, ...facts } };
 }
 
-async function presentedLink(deps: AdmissionDeps, authRequest: AuthRequest): Promise<AccessGrant | 'crossSite' | null> {
+async function presentedLink(
+  deps: AdmissionDeps,
+  authRequest: AuthRequest,
+  access: PortAccess,
+): Promise<AccessGrant | 'crossSite' | null> {
   const { head, target, shareToken } = authRequest;
-  if (target.mount === 'notebook') return null;
+  if (target.mount === 'notebook' || access === 'loopback') return null;
   const cookieToken =
     shareToken === null ? shareTokenOf(head.cookies, isSecure(authRequest.ownOrigin), target.mount) : null;
   const weight = cookieToken === null ? 'counts' : cookieWeight(authRequest);
@@ -247,7 +251,7 @@ export async function isStillAuthorized(
     case 'credential':
       return mayStay(await accountOf(deps, accessGrant.credential));
     case 'share':
-      return mayStay(null) || opens(deps, accessGrant.token, target);
+      return mayStay(null) || (access !== 'loopback' && (await opens(deps, accessGrant.token, target)));
     default:
       return accessGrant satisfies never;
   }

@@ -225,9 +225,21 @@ export const notListening = (port: number): Answer => ({
   message: `the instance is running, but nothing listens on port ${port}`,
   help: [
     'start the program that serves this port, or wait until it has started',
-    'let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reachable only from inside the instance',
+    'let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reached by "ssh -L", or by its owner with the access "loopback" of the port',
     `check whether the program listens on another port than ${port}: the address must have its port`,
   ],
+  ...AGAIN_SOON,
+});
+
+export const loopbackOnly = ({ port, instanceId }: InstanceTarget, apiUrl: string): Answer => ({
+  ...UNAVAILABLE,
+  title: 'The program listens on loopback only',
+  message: `a program listens on port ${port}, but only on 127.0.0.1 or ::1 inside the instance`,
+  help: [
+    'let the program listen on 0.0.0.0, or reach it by "ssh -L"',
+    'or open the port to yourself alone: choose the access "loopback" in the console, or with POST /api/instance/port/access',
+  ],
+  link: { href: `${apiUrl}/instances/${instanceId}?tab=ports&loopback=${port}`, text: 'Open it in the console' },
   ...AGAIN_SOON,
 });
 

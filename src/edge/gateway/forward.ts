@@ -8,6 +8,7 @@ import {
   died,
   drainOrCut,
   instanceStalled,
+  loopbackOnly,
   notebookNotListening,
   notListening,
   sendAnswer,
@@ -21,6 +22,7 @@ import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './instance-pools.ts';
+import { isBusy } from './loopback.ts';
 import { takesNotice } from './sandbox-notice.ts';
 import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
@@ -37,6 +39,9 @@ export interface Exchange {
   headers: string[];
   expectsContinue: boolean;
   notice: string | null;
+  apiUrl: string;
+  /** Asked where nothing answers the owner. */
+  onlyOnLoopback: (() => Promise<boolean>) | null;
   log: Log;
   idle: IdleTimeouts;
   limits: GatewayLimits;
@@ -251,7 +256,15 @@ class Passing extends IdleWatched implements Receiver {
       return abort(req, res);
     }
     log.debug(about, 'a request did not reach its instance');
-    sendAnswer(req, res, this.#stalled ?? answerTo(error, target), head.accept);
+    const answer = this.#stalled ?? answerTo(error, target);
+    if (isBusy(error)) void this.#answerBusy(answer);
+    else sendAnswer(req, res, answer, head.accept);
+  }
+
+  async #answerBusy(answer: Answer): Promise<void> {
+    const { req, res, head, target, apiUrl, onlyOnLoopback } = this.#exchange;
+    const found = (await onlyOnLoopback?.()) === true ? loopbackOnly(target, apiUrl) : answer;
+    if (!this.#clientGone) sendAnswer(req, res, found, head.accept);
   }
 }
 

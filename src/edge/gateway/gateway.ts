@@ -70,6 +70,7 @@ import {
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
 import { makeListener } from './listener.ts';
+import { dialPort, listensOnLoopback } from './loopback.ts';
 import { open } from './open-link.ts';
 import { sandboxNotice } from './sandbox-notice.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
@@ -139,7 +140,7 @@ export class Gateway {
     this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiUrl };
     this.#pools = new InstancePools({
-      dial: async (id, port, signal) => forwarding.dial(id, port, signal),
+      dial: async (to, signal) => dialPort(forwarding, to, signal),
       limits: this.#limits,
       elapsed: this.#elapsed,
     });
@@ -323,11 +324,14 @@ export class Gateway {
     const { req, res } = client;
     const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
     if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
-    const { pool, authorized } = entered;
+    const { pool, portAddress, target, authorized } = entered;
     const connected = { socket: req.socket, cut: () => abort(req, res) };
     const onDone = this.#begin(entered, authorized.accessGrant, connected, method, false);
+    const mayAsk = authorized.owner && target.mount !== 'notebook' && method === 'GET' && !pool.opensLoopback;
+    const onlyOnLoopback = mayAsk ? () => listensOnLoopback(this.#deps.forwarding, portAddress) : null;
+    const answering = { apiUrl: this.#admission.apiUrl, onlyOnLoopback, onDone };
     const shared = { log: this.#deps.log, idle: this.#idle, limits: this.#limits };
-    forward(pool, { ...client, ...entered, ...shared, head, onDone });
+    forward(pool, { ...client, ...entered, ...shared, ...answering, head });
   }
 
   /**
@@ -438,7 +442,8 @@ export class Gateway {
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
-    const pool = this.#pools.acquire(portAddress);
+    const opensLoopback = route.access.get(target.port) === 'loopback';
+    const pool = this.#pools.acquire(portAddress, opensLoopback);
     if (pool === null) return { refused: tooMany() };
     const { apiUrl } = this.#admission;
     const notice = sandboxNotice({ head, method, authorized, target, apiUrl, ownOrigin });

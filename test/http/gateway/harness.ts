@@ -40,6 +40,8 @@ export interface FakeInstance {
   /** Instance port to local port. */
   ports: Map<number, number>;
   streams: Map<number, () => Duplex>;
+  /** The same as `ports`, of programs on loopback inside. */
+  onLoopback: Map<number, number>;
 }
 
 export interface Harness {
@@ -55,6 +57,7 @@ export interface Harness {
   /** Publishes a revocation to the gateway. */
   ended: (ended: RevocationSubject) => void;
   dials: number;
+  loopbackDials: number;
   dialled: Set<Socket>;
   /** Reported traffic. */
   began: { id: string; kind: TrafficKind; done: boolean }[];
@@ -115,6 +118,12 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
         one.done = true;
       };
     },
+    dialLoopback: async (id, port, signal) => {
+      harness.loopbackDials += 1;
+      const real = instances.get(id)?.onLoopback.get(port);
+      if (real === undefined) throw new EngineFault('busy', 'nothing listens on loopback', { retry: true });
+      return dialTcp(real, signal);
+    },
     dial: async (id, port, signal) => {
       harness.dials += 1;
       const stream = instances.get(id)?.streams.get(port);
@@ -150,6 +159,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
     logged,
     ended: endings.publish,
     dials: 0,
+    loopbackDials: 0,
     dialled,
     began,
     add(id, { owner = ALICE, publicPorts = [], access = {}, ports = {}, route = {} }) {
@@ -171,6 +181,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
         },
         ports: new Map(Object.entries(ports).map(([inside, real]) => [Number(inside), real])),
         streams: new Map(),
+        onLoopback: new Map(),
       };
       instances.set(id, instance);
       return instance;

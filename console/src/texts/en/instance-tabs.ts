@@ -97,7 +97,7 @@ export const instanceTabs = {
   },
   ports: {
     title: 'Ports',
-    hint: 'A program must listen on 0.0.0.0. Open makes a link for you alone, good once and for a minute.',
+    hint: 'A program must listen on 0.0.0.0, or its port be set to “loopback too”. Open makes a link for you alone, good once and for a minute.',
     none: 'No port is listed yet. Add the port of your program.',
     port: (port: number) => `Port ${port}`,
     notebook: 'the notebook',
@@ -105,9 +105,15 @@ export const instanceTabs = {
     openShort: 'Open',
     onlyRunning: 'Only while the instance runs',
     whoFor: (port: number) => `Who may come in at port ${port}`,
-    who: { owner: 'you alone', signedIn: 'any account', public: 'everybody' },
+    who: {
+      owner: 'you alone',
+      loopback: 'you alone, loopback too',
+      signedIn: 'any account',
+      public: 'everybody',
+    },
     means: {
       owner: 'Only you, logged in.',
+      loopback: 'Only you, logged in, also to a program that listens on 127.0.0.1 or ::1 only. Links do not open it.',
       signedIn: 'Every account of this installation, logged in.',
       public: 'Everybody with the address, without a login.',
     },
@@ -118,6 +124,9 @@ export const instanceTabs = {
     nodePort: 'On the host',
     copyNodePort: (port: number) => `Copy the address of port ${port} on the host`,
     nodePortOpen: 'Everybody who reaches the host reaches its port there, whatever is set here.',
+    loopbackAsk: (port: number) =>
+      `A program listens on port ${port} on loopback only, where the gateway does not reach it. Open it to yourself alone?`,
+    loopbackAct: (port: number) => `Open port ${port} to me alone`,
     sandboxed:
       'At this address all but you see pages in a sandbox, where apps such as Gradio and Streamlit stay blank. Pass on the address on the host, or ask the operator for a host of each port.',
     newPort: 'Another port',

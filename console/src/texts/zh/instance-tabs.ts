@@ -97,7 +97,7 @@ export const instanceTabs: typeof english = {
   },
   ports: {
     title: '端口',
-    hint: '程序须监听 0.0.0.0。“打开”会生成仅供您使用的链接，一分钟内有效且只能用一次。',
+    hint: '程序须监听 0.0.0.0，或将其端口设为“含回环地址”。“打开”会生成仅供您使用的链接，一分钟内有效且只能用一次。',
     none: '还没有端口。请添加您的程序使用的端口。',
     port: (port) => `端口 ${port}`,
     notebook: '笔记本',
@@ -105,9 +105,10 @@ export const instanceTabs: typeof english = {
     openShort: '打开',
     onlyRunning: '仅在实例运行时可用',
     whoFor: (port) => `谁可以访问端口 ${port}`,
-    who: { owner: '仅自己', signedIn: '任何账户', public: '所有人' },
+    who: { owner: '仅自己', loopback: '仅自己（含回环地址）', signedIn: '任何账户', public: '所有人' },
     means: {
       owner: '仅您登录后可访问。',
+      loopback: '仅您登录后可访问，也包括只监听 127.0.0.1 或 ::1 的程序。共享链接无效。',
       signedIn: '本系统的任何账户登录后可访问。',
       public: '任何知道地址的人无需登录即可访问。',
     },
@@ -118,6 +119,8 @@ export const instanceTabs: typeof english = {
     nodePort: '主机端口',
     copyNodePort: (port) => `复制端口 ${port} 的主机地址`,
     nodePortOpen: '无论此处如何设置，能访问主机的人都能访问其主机端口。',
+    loopbackAsk: (port) => `端口 ${port} 上的程序只监听回环地址，网关无法访问。要仅对您自己开放吗？`,
+    loopbackAct: (port) => `仅对我开放端口 ${port}`,
     sandboxed:
       '除您之外，其他人在此地址看到的页面处于沙盒中，Gradio、Streamlit 等应用会显示为空白。请改用主机端口的地址，或请管理员为每个端口设置独立域名。',
     newPort: '其他端口',

@@ -13,6 +13,7 @@ import { portAccessOf } from '../../../store/tables/ports.ts';
 import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate, SshBackend } from './gateway-types.ts';
 import { retry } from '../../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../../store/tables/instance-queries.ts';
+import { makeLoopbackDial } from './loopback.ts';
 import type { NotebookTokens } from './notebook-tokens.ts';
 import type { TaskDeps, UseCaseDeps } from '../../kernel/ports.ts';
 
@@ -25,7 +26,7 @@ interface CachedRoute {
   engine: Engine | null;
 }
 
-export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, SshBackend {
+export interface Routes extends Pick<Forwarding, 'route' | 'dial' | 'dialLoopback'>, SshBackend {
   invalidate(instanceId: string): void;
 }
 
@@ -83,6 +84,8 @@ export function makeRoutes({ store, regions, time, ...rowDeps }: RouteDeps): Rou
     return engine;
   };
 
+  const joinNetwork: SshBackend['joinNetwork'] = async (id, signal) => (await engineOf(id)).joinNetwork(id, signal);
+
   return {
     async route(id) {
       return (await cache.get(id)).route;
@@ -90,7 +93,8 @@ export function makeRoutes({ store, regions, time, ...rowDeps }: RouteDeps): Rou
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, request, signal) => (await engineOf(id)).openExec(id, request, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
-    joinNetwork: async (id, signal) => (await engineOf(id)).joinNetwork(id, signal),
+    dialLoopback: makeLoopbackDial({ joinNetwork }),
+    joinNetwork,
     listenUnix: async (id, onConnection, signal) => (await engineOf(id)).listenUnix(id, onConnection, signal),
     invalidate: (id) => cache.invalidateKey(id),
   };

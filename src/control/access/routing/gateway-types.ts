@@ -133,6 +133,8 @@ export interface Forwarding {
   recordSshLogin(login: SshLogin): Promise<void>;
   /** Rejects with an `EngineFault`: `busy` without a listener, `not_found` unless running. */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
+  /** The same for a program that listens on 127.0.0.1 or ::1 only; `rejected` where none can. */
+  dialLoopback(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Counts a request or WebSocket for idle detection, until the returned function is called. */
   beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
   /** Calls `listener` after each committed revocation. Returns the unsubscribe function. */

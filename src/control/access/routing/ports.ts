@@ -101,7 +101,7 @@ function noteOf({ port, asked, access, host }: Noted): string {
       'this setting affects only the gateway: the port is also in nodePorts, and its node port is open to everyone who reaches the host',
     );
   if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever the setting');
-  if (host === null && access !== 'owner')
+  if (host === null && (access === 'signedIn' || access === 'public'))
     notes.push(
       `at pathUrl, all but the owner see pages in a sandbox, where apps of several files do not work: ${asked.includes(port) ? 'pass on the node port' : 'add the port to nodePorts and pass on its node port'}, or let the operator set BERTH_DOMAIN`,
     );
