@@ -18,6 +18,7 @@ import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts'
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
+import type { ImageFacts } from '../domain/regions/image-facts.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
 import type { NodePort } from '../domain/compute/instance.ts';
 import type { Space } from '../domain/storage/pool.ts';
@@ -107,6 +108,8 @@ export interface EngineSpec {
   nodePortAddress: string;
   /** Read-only under `/etc/berth/`, with entry point `start`. `ensure` replaces changed files. */
   files: ControlFile[];
+  /** Command and user of the image in place of the entry point `start`. */
+  imageCommand?: { words: readonly string[]; hasShell: boolean } | undefined;
 }
 
 export interface ControlFile {
@@ -155,6 +158,11 @@ export interface OwnedObject {
   /** Ref an instance was created with; null for other kinds. */
   imageRef: string | null;
   docker?: 'running' | 'stopped';
+}
+
+/** Answer of a registry with the image; digest '' where unknown. */
+export interface ImageAnswer {
+  digest: string;
 }
 
 /** Registry login. Never in a log, a message, or the cause of a fault. */
@@ -366,7 +374,10 @@ export interface Engine {
    * Asks the registry for an image that the engine need not have. Transfers no layers. False: this
    * engine cannot ask. Faults as `ensureImage`; `rejected` for another architecture.
    */
-  checkImage(ref: string, signal: AbortSignal, credentials?: RegistryCredentials): Promise<boolean>;
+  checkImage(ref: string, signal: AbortSignal, credentials?: RegistryCredentials): Promise<ImageAnswer | false>;
+
+  /** Describes a present image. Null: absent, or unknown to this engine. */
+  describeImage(ref: string, signal: AbortSignal): Promise<ImageFacts | null>;
 
   /** Uploads a local image to the registry. Faults as `ensureImage`; `not_found`: not local. */
   pushImage(ref: string, onProgress: OnProgress, signal: AbortSignal, credentials?: RegistryCredentials): Promise<void>;

@@ -117,6 +117,10 @@ export const launchRequest = request('LaunchRequest', {
   nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
   ...environmentFields,
   startCommand: script.describe('Script that runs as root at every start; may be empty').optional(),
+  runImageCommand: z
+    .boolean()
+    .describe("Run the image's own command as its user in its folder, without Berth's start script")
+    .optional(),
   labels: newLabels,
 });
 export type LaunchRequest = z.output<typeof launchRequest>;

@@ -146,6 +146,7 @@ export const diagnoses = {
   ImageDenied:
     'The registry denies access to the image. Register credentials that may read the image, and start the instance again.',
   ImageFailed: 'The image was not available in time. Choose another image, or start the instance again later.',
+  ImageUnfit: 'The image lacks what Berth needs in it. Choose another image, or add what the message names to it.',
   VolumePending: 'A mounted volume is not ready yet. The instance continues automatically when the volume is Bound.',
   VolumeLost: 'The disk of a mounted volume is gone. Remove the volume from the instance, and start it.',
   DisksFailed:
@@ -296,6 +297,8 @@ export interface Limits {
   imageCheckMs: number;
   /** Between checks of a registered image whose registry is away. */
   imageRecheckMs: number;
+  /** Between comparisons of an image with its registry. */
+  imageFollowMs: number;
 }
 
 /** Longest copy of a root disk by an engine: tens of gigabytes to a slow disk. */
@@ -320,6 +323,7 @@ export const defaultLimits: Limits = {
   engineRetryMs: 2_000,
   imageCheckMs: 5_000,
   imageRecheckMs: 60_000,
+  imageFollowMs: 24 * 3_600_000,
 };
 
 export interface Deadline {

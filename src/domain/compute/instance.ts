@@ -41,6 +41,8 @@ export interface InstanceSpec {
   initScript: string;
   /** Runs at every start; may be empty. */
   startCommand: string;
+  /** Runs command and user of the image in place of Berth's start script. */
+  runImageCommand: boolean;
   /** Price of a period while it runs without its GPUs; null: it has them. */
   cpuOnlyPriceMicros: number | null;
 }
@@ -120,6 +122,8 @@ export interface Observed {
   answersBy: (typeof readinessProofs)[number];
   /** The gateway serves ssh for an image without sshd. Set by each start. */
   sshFront: boolean;
+  /** Why the run may have an older image than the registry; may be empty. */
+  imageNote: string;
   /** Last failed command of the init script, with line and output; may be empty. */
   initFailure: string;
   /** Exit code of the start command in this run; null before. */

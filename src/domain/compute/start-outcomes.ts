@@ -21,6 +21,7 @@ export const startOutcomes = {
   BackOff: 'free',
   ImageDenied: 'free',
   ImageFailed: 'free',
+  ImageUnfit: 'free',
   VolumePending: 'free',
   VolumeLost: 'free',
   DisksFailed: 'free',

@@ -123,6 +123,8 @@ export interface ImageTable {
   leaseOwner: Generated<string | null>;
   leaseToken: Generated<string | null>;
   leaseUntilMs: Generated<number | null>;
+  /** JSON of `KnownImage`; null before the first answer of a region or registry. */
+  facts: Generated<string | null>;
 }
 
 export interface OperationTable {

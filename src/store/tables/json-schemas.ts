@@ -127,6 +127,7 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
   initScript: z.string(),
   cpuOnlyPriceMicros,
   startCommand: z.string().default(''),
+  runImageCommand: z.boolean().default(false),
 });
 
 export const nodePorts: z.ZodType<NodePort[]> = z.array(z.object({ port: z.number(), nodePort: z.number() }));
@@ -177,6 +178,7 @@ export const observed: z.ZodType<Observed> = z.object({
   initFailure: z.string().default(''),
   startExit: z.number().nullable().default(null),
   startFailure: z.string().default(''),
+  imageNote: z.string().default(''),
   progress: progress.nullable(),
 });
 

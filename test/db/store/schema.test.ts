@@ -194,6 +194,7 @@ const rows: Rows = {
     attempts: 0,
     generation: 1,
     operation: null,
+    facts: '{"registryDigest":"","regions":{}}',
     ...lease,
   },
   instanceType: {

@@ -48,6 +48,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     initScript: '',
     cpuOnlyPriceMicros: null,
     startCommand: '',
+    runImageCommand: false,
   },
   priceMicros: 20_000n,
   nodePorts: [{ port: 22, nodePort: 0 }],
@@ -93,6 +94,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     initFailure: '',
     startExit: null,
     startFailure: '',
+    imageNote: '',
   },
   ...over,
 });

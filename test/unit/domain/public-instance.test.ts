@@ -69,6 +69,7 @@ const instances: fc.Arbitrary<Instance> = fc
       sshFront: fc.boolean(),
       initFailure: fc.constant(''),
       startExit: fc.constant(null),
+      imageNote: fc.string(),
       startFailure: fc.constant(''),
       progress: fc.constant(null),
     }),

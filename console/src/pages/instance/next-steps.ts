@@ -26,6 +26,7 @@ const steps: Readonly<Record<string, readonly NextStep[]>> = {
   BackOff: [other],
   ImageDenied: [{ kind: 'place', to: '/images' }, start],
   ImageFailed: [start, other],
+  ImageUnfit: [other],
   VolumeLost: [tab('storage'), start],
   BadMount: [tab('storage'), start],
   DisksFailed: [start],

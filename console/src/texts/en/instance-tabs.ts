@@ -167,6 +167,7 @@ export const instanceTabs = {
       expandDisk: 'Expand a disk',
       saveImage: 'Save an image',
       deleteImage: 'Delete an image',
+      refreshImage: 'Refresh an image',
       createVolume: 'Create a volume',
       expandVolume: 'Expand a volume',
       deleteVolume: 'Delete a volume',

@@ -161,6 +161,7 @@ export const instanceTabs: typeof english = {
       expandDisk: '磁盘扩容',
       saveImage: '保存镜像',
       deleteImage: '删除镜像',
+      refreshImage: '刷新镜像',
       createVolume: '创建存储卷',
       expandVolume: '存储卷扩容',
       deleteVolume: '删除存储卷',

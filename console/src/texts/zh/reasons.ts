@@ -8,6 +8,7 @@ export const reasons: Texts['reasons'] = {
   CapacityTimeout: '等待时间内没有空出资源。可再次启动以继续等待，或选择其他规格。',
   ImageDenied: '镜像仓库拒绝访问。请登记可读取该镜像的凭证，然后重新启动。',
   ImageFailed: '镜像未能及时就绪。请选择其他镜像，或稍后再启动。',
+  ImageUnfit: '镜像缺少 Berth 所需的内容。请选择其他镜像，或在镜像中加入提示所列的内容。',
   VolumePending: '挂载的存储卷尚未就绪，就绪后实例自动继续。',
   VolumeLost: '挂载的存储卷的磁盘已丢失。请从实例中移除该存储卷，然后启动。',
   DisksFailed: '无法创建磁盘。请重新启动；若再次失败，请联系运维人员检查主机。',

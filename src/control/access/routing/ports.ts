@@ -13,6 +13,8 @@ import { instanceNotFound, Refusal } from '../../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../../store/tables/instances.ts';
 import { portAccessOf, writePortAccess, sharesOf } from '../../../store/tables/ports.ts';
+import { knownImages } from '../../../store/tables/image-facts.ts';
+import type { Db } from '../../../store/store.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
 import type { UseCaseDeps } from '../../kernel/ports.ts';
 
@@ -80,10 +82,17 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       const instance = instanceFromRow(row);
       const settings = portAccessOf(row);
       const shared = (await sharesOf(store.read, instanceId, time.now())).map(({ port }) => port);
-      const ports = new Set([...requestedPorts(instance), ...settings.keys(), ...shared]);
+      const declared = await declaredPorts(store.read, instance);
+      const ports = new Set([...requestedPorts(instance), ...settings.keys(), ...shared, ...declared]);
       return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));
     },
   };
+}
+
+async function declaredPorts(db: Db, { spec: { image, regionId, runImageCommand } }: Instance): Promise<number[]> {
+  if (!runImageCommand) return [];
+  const facts = (await knownImages(db, [image.id])).get(image.id)?.regions[regionId];
+  return (facts?.declares.ports ?? []).filter((port) => port !== SSH_PORT);
 }
 
 const requestedPorts = ({ nodePorts }: Instance): number[] =>

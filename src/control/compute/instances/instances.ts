@@ -58,6 +58,7 @@ export interface LaunchInput {
   isSpotInstance: boolean;
   nodePorts: number[];
   startCommand?: string | undefined;
+  runImageCommand?: boolean | undefined;
   environment?: GivenVariables | undefined;
   secrets?: GivenVariables | undefined;
   labels?: Labels | undefined;
@@ -119,6 +120,7 @@ export interface Instances {
     operationId: string | null;
     disks: PublicDisk[];
     startCommand: string;
+    runImageCommand: boolean;
     billing: BillingOptions & { paidTime: PublicPaidTime | null };
     /** Null unless an operator asked for the last operation. */
     operatorAction: { action: OperationKind; reason: string; atUnixMs: number } | null;
@@ -170,6 +172,7 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
         operationId: up ? operationId(instanceId, up.generation) : null,
         disks: await publicDisksOf(store.read, regions, row),
         startCommand: spec.startCommand,
+        runImageCommand: spec.runImageCommand,
         billing: { ...billingOptionsOf(spec), paidTime: publicPaidTime(await paidTimeOf(store.read, instanceId)) },
         operatorAction: operatorActionOf(listed.operation),
       };

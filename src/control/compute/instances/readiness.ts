@@ -90,6 +90,7 @@ export async function checkReady(
   const { instance } = start;
   const { sshFront, phase, status } = instance.observed;
   // The gateway's process answers for an ssh front, not the instance.
+  if (instance.spec.runImageCommand) return markReady(context, await awaitSshFront(context, start), 'nothing');
   if (!sshFront && (await answersWithin(context, instance, PATIENCE_MS))) return markReady(context, start, 'ssh');
   const { services } = parseConsole(await readConsoleLines(context, instance));
   let state = start;
@@ -154,15 +155,16 @@ const scriptEnded = (script: string, exit: number, failure: string): string =>
     : `the ${script} exited with code ${exit}${failure === '' ? '' : `; ${failure}`}`;
 
 type ScriptState = Pick<Instance, 'spec' | 'initExit'> & {
-  observed: Pick<Observed, 'initFailure' | 'startExit' | 'startFailure'>;
+  observed: Pick<Observed, 'initFailure' | 'startExit' | 'startFailure' | 'imageNote'>;
 };
 
-function messageOf({ spec, initExit, observed: { initFailure, startExit, startFailure } }: ScriptState): string {
-  const parts: string[] = [];
+function messageOf({ spec, initExit, observed }: ScriptState): string {
+  const { initFailure, startExit, startFailure, imageNote } = observed;
+  const parts = imageNote === '' ? [] : [imageNote];
   const awaitsInit = spec.initScript.trim() !== '' && initExit === null;
   if (awaitsInit) parts.push('the init script is running');
   else if (initExit !== null) parts.push(scriptEnded('init script', initExit, initFailure));
-  if (spec.startCommand.trim() === '') return parts.join('');
+  if (spec.startCommand.trim() === '') return parts.join('; ');
   if (startExit !== null) parts.push(scriptEnded('start command', startExit, startFailure));
   else if (!awaitsInit) parts.push('the start command is running');
   return parts.join('; ');

@@ -188,6 +188,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
       enableDocker: false,
       dockerStorageGB: 0,
       startCommand: '',
+      runImageCommand: false,
       initScript: '',
       cpuOnlyPriceMicros: null,
     },
