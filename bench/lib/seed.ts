@@ -168,6 +168,7 @@ async function seedTemplate(store: Store): Promise<void> {
       startExit: null,
       startFailure: '',
       imageNote: '',
+      notebook: null,
       progress: null,
       stoppedAtMs: FIRST_LAUNCH_MS + 3_600_000,
     },

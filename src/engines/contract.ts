@@ -235,14 +235,14 @@ export interface GpuUsage extends CardFigures {
 
 /**
  * `console`: output, at most the last 10 MB. `init`, `start`: first 10 MiB of the init script and
- * of the start command in this run, only of a running instance.
+ * of the start command in this run, `notebook`: of its notebook server, only of a running instance.
  */
 export type EngineLogSource = Exclude<LogSource, 'events'>;
 
 export interface LogRange {
   /**
-   * Inclusive, epoch milliseconds of the engine's clock. Ignored for `init` and `start`, logs
-   * without times.
+   * Inclusive, epoch milliseconds of the engine's clock. Ignored for logs without times: all but
+   * `console`.
    */
   sinceMs?: number | undefined;
   /** Exclusive; otherwise as `sinceMs`. */
@@ -252,7 +252,7 @@ export interface LogRange {
 }
 
 export interface LogLine {
-  /** Start of the line, epoch milliseconds of the engine's clock; null for `init` and `start`. */
+  /** Start of the line, epoch milliseconds of the engine's clock; null but for `console`. */
   atMs: number | null;
   /** Without line end. Invalid UTF-8 becomes U+FFFD; control characters stay. */
   text: string;

@@ -63,6 +63,7 @@ export async function makeDrivers(
   const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
+  const jupyterConfig = await readFile(join(IMAGES_FOLDER, 'jupyter_server_config.py'), 'utf8');
   return {
     drivers: {
       regionId: region,
@@ -76,6 +77,7 @@ export async function makeDrivers(
       hostMemoryMiB: isCluster ? 0 : HOST_MEMORY_MIB,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
+      jupyterConfig,
       instanceNetwork: {
         ...(await readInstanceNetwork(config)),
         script: await readFile(join(IMAGES_FOLDER, 'networks.sh'), 'utf8'),

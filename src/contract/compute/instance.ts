@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { chargeModes } from '../../domain/regions/catalog.ts';
 import { MAX_UNITS } from '../../domain/money/paid-time.ts';
+import { notebookStates } from '../../domain/compute/notebook-state.ts';
 import { actions, diagnoses, instanceStatuses, phases } from '../../domain/compute/instance-states.ts';
 import {
   answer,
@@ -307,6 +308,15 @@ export const instance = answer('Instance', {
   actions: z.array(z.enum(actions)).meta({ uniqueItems: true }).describe('Actions that the status allows now'),
   withoutGpu: flag('Whether its last start was without the GPUs of its type'),
   pendingChanges,
+  notebook: answer('NotebookServer', {
+    state: z
+      .enum(notebookStates)
+      .describe('`none`: the image has no Jupyter; `failed`: it does not start, and is tried again'),
+    text: text('Last line of its log at its last end; may be empty'),
+    endedAtUnixMs: integer('Last end of a server that was ready, Unix milliseconds; 0: none in this run'),
+  })
+    .nullable()
+    .describe('Notebook server; null while the instance is not `Running`, or if its state is not known'),
   labels: shownLabels,
 });
 export type InstanceObject = z.output<typeof instance>;

@@ -8,6 +8,7 @@ import type { StopPolicy } from './stop-policy.ts';
 import type { DesiredState, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { DiskUsage } from '../storage/disk.ts';
 import type { ChargeMode, Image, InstanceType, Micros } from '../regions/catalog.ts';
+import type { NotebookServer } from './notebook-state.ts';
 import type { Operation, Progress } from './operation.ts';
 
 export interface Mount {
@@ -129,6 +130,8 @@ export interface Observed {
   /** Exit code of the start command in this run; null before. */
   startExit: number | null;
   startFailure: string;
+  /** Null: not reported in this run. */
+  notebook: NotebookServer | null;
   progress: Progress | null;
 }
 

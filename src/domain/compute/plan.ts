@@ -49,6 +49,8 @@ export type InstanceObservation =
       gpuLostAtMs?: number | null;
       /** Absent: not known. */
       memoryKills?: Omit<MemoryKills, 'runStartedAtMs'>;
+      /** The notebook server differs from the row. */
+      notebookDiffers?: true;
     };
 
 export type Step =
@@ -65,7 +67,8 @@ export type Step =
   | { do: 'grow' }
   /** `startedAtMs`: of the run that is checked. */
   | { do: 'checkReady'; show: Partial<Observed>; startedAtMs: number }
-  | { do: 'checkScripts' }
+  /** Ends of scripts, and the state of the notebook server. */
+  | { do: 'checkReports' }
   /** The run costs less from `sinceMs` on. */
   | { do: 'loseGpu'; sinceMs: number; show: Partial<Observed> }
   /** More processes were killed for want of memory. */
@@ -444,7 +447,8 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
     if (observed.diagnosis !== '' && !isCurrent) return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
-    return awaitsScript(instance) ? { do: 'checkScripts' } : { do: 'rest' };
+    const awaits = awaitsScript(instance) || observed.notebook?.state === 'starting' || observation.notebookDiffers;
+    return awaits ? { do: 'checkReports' } : { do: 'rest' };
   }
   const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)

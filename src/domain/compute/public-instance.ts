@@ -7,10 +7,11 @@ import { refusalOfLostRootDisk } from './desired-state.ts';
 import { legalActions } from './instance-states.ts';
 import { currentPriceMicros } from './instance-change.ts';
 import { memoryKillsOf, type Instance, type Mount, type PendingChange } from './instance.ts';
+import type { NotebookServer } from './notebook-state.ts';
 import { type Region, toDollars } from '../regions/catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
-export const PUBLIC_OBJECT_VERSION = 2;
+export const PUBLIC_OBJECT_VERSION = 3;
 
 export const publicRegion = (region: Region) => ({
   domain: region.domain,
@@ -53,6 +54,8 @@ function memoryKillsText(instance: Pick<Instance, 'observed' | 'spec'>): string 
     kills.count === 1 ? `a program was killed at ${at}` : `${kills.count} programs were killed, the last at ${at}`;
   return `${who}: the instance's memory of ${instance.spec.type.memoryGB} GB was full`;
 }
+const publicNotebook = (notebook: NotebookServer | null) =>
+  notebook && { state: notebook.state, text: notebook.text, endedAtUnixMs: notebook.endedAtMs };
 
 export type PublicInstance = ReturnType<typeof publicInstance>;
 
@@ -130,5 +133,6 @@ export function publicInstance(instance: Instance, region: Region) {
     ),
     withoutGpu: spec.cpuOnlyPriceMicros !== null,
     pendingChanges: publicChange(instance.pending),
+    notebook: reachable ? publicNotebook(observed.notebook) : null,
   };
 }

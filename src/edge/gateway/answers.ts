@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
 import { transientStatuses, type InstanceStatus } from '../../domain/compute/instance-states.ts';
+import type { GatewayRoute } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { CLEAR_PATH, clearingHeaders, wantsPage } from '../full-cookies.ts';
 import { endLate } from '../malformed-requests.ts';
@@ -207,17 +208,47 @@ export const restarting = (): Answer => ({
   ...AGAIN_SOON,
 });
 
-export const notebookNotListening = (): Answer => ({
-  ...UNAVAILABLE,
-  title: 'The notebook does not answer yet',
-  message: 'the instance is running, but its notebook does not listen yet',
-  help: [
-    'wait a moment: a notebook starts some seconds after its instance',
-    'the log of the notebook is /var/log/berth/notebook.log, inside the instance',
-    'an image without Jupyter has no notebook: use ssh, or the port of your own program',
-  ],
-  ...AGAIN_SOON,
-});
+const WITHOUT_JUPYTER = 'an image without Jupyter has no notebook: use ssh, or the port of your own program';
+const NOTEBOOK_LOG =
+  'its log is the source "notebook" of the logs of the instance, and /var/log/berth/notebook.log inside';
+
+/** Only for the owner. */
+export function notebookNotListening(notebook: GatewayRoute['notebook']): Answer {
+  if (notebook?.state === 'none')
+    return {
+      ...UNAVAILABLE,
+      title: 'This image has no Jupyter',
+      message: 'the instance is running, and its image has no notebook server',
+      help: [
+        'use ssh, a terminal of the console, or the port of your own program',
+        'to have a notebook, install JupyterLab in the instance, so that jupyter-lab is in PATH, and restart the instance',
+      ],
+    };
+  if (notebook?.state === 'failed')
+    return {
+      ...UNAVAILABLE,
+      title: 'The notebook server does not start',
+      message: `the instance is running, but its notebook server ended at each start${
+        notebook.text === '' ? '' : `; the last line of its log: ${notebook.text}`
+      }`,
+      help: [
+        NOTEBOOK_LOG,
+        'mend the cause by ssh or in a terminal of the console: the server is started again by itself',
+      ],
+      ...AGAIN_SOON,
+    };
+  return {
+    ...UNAVAILABLE,
+    title: 'The notebook does not answer yet',
+    message: 'the instance is running, but its notebook does not listen yet',
+    help: [
+      'wait a moment: a notebook starts some seconds after its instance',
+      NOTEBOOK_LOG,
+      ...(notebook === null ? [WITHOUT_JUPYTER] : []),
+    ],
+    ...AGAIN_SOON,
+  };
+}
 
 export const notListening = (port: number): Answer => ({
   ...UNAVAILABLE,

@@ -1,4 +1,4 @@
-import type { Log } from '../../control/index.ts';
+import type { GatewayRoute, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { asError } from '../../domain/kernel/unknown-error.ts';
 import type { Authorized } from './admission.ts';
@@ -240,7 +240,7 @@ class Passing extends IdleWatched implements Receiver {
   }
 
   onBroken(error: Error): void {
-    const { req, res, head, target, log } = this.#exchange;
+    const { req, res, head, target, authorized, log } = this.#exchange;
     this.#body?.stop();
     if (this.#clientGone || res.destroyed) return;
     const isOver = this.#stalled !== null || error instanceof ResponseFault;
@@ -256,7 +256,7 @@ class Passing extends IdleWatched implements Receiver {
       return abort(req, res);
     }
     log.debug(about, 'a request did not reach its instance');
-    const answer = this.#stalled ?? answerTo(error, target);
+    const answer = this.#stalled ?? answerTo(error, target, authorized.route);
     if (isBusy(error)) void this.#answerBusy(answer);
     else sendAnswer(req, res, answer, head.accept);
   }
@@ -276,12 +276,12 @@ const MAX_INFORMATIONAL = 16;
 /** Node refuses other reason phrases. */
 const PLAIN = /^[\t\x20-\x7e]+$/;
 
-export function answerTo(error: Error, target: InstanceTarget): Answer {
+export function answerTo(error: Error, target: InstanceTarget, { notebook }: Pick<GatewayRoute, 'notebook'>): Answer {
   if (!(error instanceof EngineFault))
     return error.name === 'TimeoutError' || error.name === 'AbortError' ? unreachable() : died();
   switch (error.kind) {
     case 'busy':
-      return target.mount === 'notebook' ? notebookNotListening() : notListening(target.port);
+      return target.mount === 'notebook' ? notebookNotListening(notebook) : notListening(target.port);
     case 'not_found':
       return restarting();
     case 'no_capacity':

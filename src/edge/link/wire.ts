@@ -29,6 +29,7 @@ const route = z.object({
   status: z.string(),
   notebookToken: z.string(),
   sshFront: z.boolean(),
+  notebook: z.object({ state: z.string(), text: z.string() }).nullable(),
 });
 
 const region = z.object({

@@ -12,6 +12,7 @@ import { ruleNames } from '../../domain/compute/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/kernel/ids.ts';
 import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/compute/instance-states.ts';
 import { readinessProofs } from '../../domain/compute/instance.ts';
+import { notebookStates } from '../../domain/compute/notebook-state.ts';
 import type {
   Archive,
   ContainerShape,
@@ -179,6 +180,16 @@ export const observed: z.ZodType<Observed> = z.object({
   startExit: z.number().nullable().default(null),
   startFailure: z.string().default(''),
   imageNote: z.string().default(''),
+  notebook: z
+    .object({
+      state: z.enum(notebookStates),
+      text: z.string(),
+      exit: z.number().nullable(),
+      endedAtMs: z.number(),
+      endedKernels: z.number(),
+    })
+    .nullable()
+    .default(null),
   progress: progress.nullable(),
 });
 

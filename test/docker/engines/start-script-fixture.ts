@@ -15,6 +15,7 @@ import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-im
 export const run = promisify(execFile);
 export const images = new URL('../../../images/', import.meta.url).pathname;
 export const docker = new Docker();
+const NOTEBOOK = 'berth: notebook ';
 export let image: string;
 export let lab: string;
 let key: string;
@@ -47,6 +48,7 @@ export async function start(options: {
   const token = randomBytes(24).toString('hex');
   const baseUrl = `/notebook/${id}/`;
   await copyFile(join(images, 'start.sh'), join(control, 'start'));
+  await copyFile(join(images, 'jupyter_server_config.py'), join(control, 'jupyter-config'));
   await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
   await writeFile(join(control, 'name'), 'first\n');
@@ -89,6 +91,16 @@ export async function start(options: {
     'StrictHostKeyChecking=no',
     'UserKnownHostsFile=/dev/null',
   ];
+  const lines = async (): Promise<string[]> => {
+    const raw = await container.logs({ stdout: true, stderr: false });
+    const text: string[] = [];
+    for (let at = 0; at + 8 <= raw.length; at += 8 + raw.readUInt32BE(at + 4))
+      text.push(raw.toString('utf8', at + 8, at + 8 + raw.readUInt32BE(at + 4)));
+    return text
+      .join('')
+      .split('\n')
+      .filter((line) => line.startsWith('berth: '));
+  };
   const sshFlags = [...sshOptions, 'LogLevel=ERROR'].flatMap((option) => ['-o', option]);
   return {
     container,
@@ -96,17 +108,10 @@ export async function start(options: {
     address,
     token,
     baseUrl,
-    /** Lines of stdout that Berth reads. */
-    async said(): Promise<string[]> {
-      const raw = await container.logs({ stdout: true, stderr: false });
-      const text: string[] = [];
-      for (let at = 0; at + 8 <= raw.length; at += 8 + raw.readUInt32BE(at + 4))
-        text.push(raw.toString('utf8', at + 8, at + 8 + raw.readUInt32BE(at + 4)));
-      return text
-        .join('')
-        .split('\n')
-        .filter((line) => line.startsWith('berth: '));
-    },
+    /** Lines of stdout that Berth reads, but for those about the notebook. */
+    said: async (): Promise<string[]> => (await lines()).filter((line) => !line.startsWith(NOTEBOOK)),
+    notebookSaid: async (): Promise<string[]> =>
+      (await lines()).filter((line) => line.startsWith(NOTEBOOK)).map((line) => line.slice(NOTEBOOK.length)),
     ssh: async (command: string, identity = key): Promise<string> =>
       (await run('ssh', ['-i', identity, ...sshFlags, `root@${await address()}`, command])).stdout,
     /** Returns the output of a line in a login shell. */

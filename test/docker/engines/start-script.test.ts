@@ -327,7 +327,7 @@ it('runs the init script in an image without ssh, notebook and bash, and stops',
 
 it('is plain POSIX shell of readable size', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
-  expect(script.split('\n').length).toBeLessThan(470);
+  expect(script.split('\n').length).toBeLessThan(500);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
   expect(functions).toEqual([...new Set(functions)]);
   await run('dash', ['-n', join(images, 'start.sh')]);

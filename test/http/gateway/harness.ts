@@ -177,6 +177,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
           status: 'Running',
           notebookToken: `token-of-${id}`,
           sshFront: false,
+          notebook: null,
           ...route,
         },
         ports: new Map(Object.entries(ports).map(([inside, real]) => [Number(inside), real])),

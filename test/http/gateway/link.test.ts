@@ -60,6 +60,7 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
   status: 'Running',
   notebookToken: 'secret',
   sshFront: false,
+  notebook: null,
   ...more,
 });
 

@@ -15,6 +15,7 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   nodePorts: new Map(),
   running: true,
   sshFront: false,
+  notebook: null,
   status: 'Running',
   notebookToken: '',
 });

@@ -72,6 +72,7 @@ const route = (instanceId: InstanceId, sshFront: boolean, ownerId: string): Gate
   status: 'Running',
   notebookToken: '',
   sshFront,
+  notebook: null,
 });
 
 export const routeUpdate = (id: InstanceId, sshFront: boolean, ownerId = ALICE) => ({

@@ -53,7 +53,8 @@ describe('answers', () => {
       ...fields.instance.map(pathAndType),
       ...items.map(({ path, type }) => ({ path: `instanceSpecInfo.${path}`, type })),
     ];
-    const isOurs = ({ path }: { path: string }) => /^(actions|labels|withoutGpu|pendingChanges)(\.|\[|$)/.test(path);
+    const isOurs = ({ path }: { path: string }) =>
+      /^(actions|labels|withoutGpu|pendingChanges|notebook)(\.|\[|$)/.test(path);
     const documented = schemaFields(instance)
       .map(pathAndType)
       .filter((field) => !isOurs(field));

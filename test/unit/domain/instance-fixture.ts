@@ -95,6 +95,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     startExit: null,
     startFailure: '',
     imageNote: '',
+    notebook: null,
   },
   ...over,
 });

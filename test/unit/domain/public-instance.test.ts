@@ -71,6 +71,7 @@ const instances: fc.Arbitrary<Instance> = fc
       startExit: fc.constant(null),
       imageNote: fc.string(),
       startFailure: fc.constant(''),
+      notebook: fc.constant(null),
       progress: fc.constant(null),
     }),
   })

@@ -32,11 +32,13 @@ export function Reason({ view, onTab }: ReasonProps) {
   const { instance: texts, reasons } = useTexts();
   const { instance, operatorAction } = view;
   const { diagnosisReason, diagnosisMessage, message } = instance.instanceRuntimeInfo;
-  const scriptFailed = /exited with code [1-9]/.test(message);
-  if (diagnosisReason === '' && !scriptFailed) return null;
+  const { notebook } = instance;
+  const notebookEnded = notebook !== null && (notebook.state === 'failed' || notebook.endedAtUnixMs > 0);
+  const reported = notebookEnded || /exited with code [1-9]/.test(message);
+  if (diagnosisReason === '' && !reported) return null;
   const words = wordsOf(diagnosisReason, reasons);
   const detail = diagnosisReason === '' ? message : diagnosisMessage;
-  const isTrouble = isFailed(view) || scriptFailed;
+  const isTrouble = isFailed(view) || reported;
   return (
     <Alert
       color={isTrouble ? 'red' : 'yellow'}
@@ -55,7 +57,7 @@ export function Reason({ view, onTab }: ReasonProps) {
         <Text size="sm">{texts.operatorSays(operatorAction.reason)}</Text>
       )}
       <Group gap="xs" mt={6}>
-        {scriptFailed && (
+        {reported && (
           <Button variant="default" onClick={() => onTab('logs')}>
             {texts.steps.tabs.logs}
           </Button>

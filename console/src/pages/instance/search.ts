@@ -5,7 +5,7 @@ export const tabs = ['overview', 'terminal', 'logs', 'figures', 'storage', 'port
 export type Tab = (typeof tabs)[number];
 export const ranges = ['1h', '6h', '24h'] as const;
 export type Range = (typeof ranges)[number];
-export const shownLogs = ['console', 'init', 'start', 'events'] as const;
+export const shownLogs = ['console', 'init', 'start', 'notebook', 'events'] as const;
 export type ShownLog = (typeof shownLogs)[number];
 
 export interface InstanceViewSearch {

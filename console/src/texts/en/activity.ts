@@ -124,6 +124,8 @@ export const activity = {
     'instance.idleWarning': 'idle: stops soon',
     'instance.keepAlive': 'kept from the idle stop',
     'instance.launched': 'launched',
+    'instance.notebookEnded': 'notebook server ended',
+    'instance.notebookFailed': 'notebook server does not start',
     'instance.observed': 'is now',
     'instance.offPeakEnding': 'off-peak window ends soon',
     'instance.outOfMemory': 'a program was killed: the memory was full',

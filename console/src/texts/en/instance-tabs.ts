@@ -19,7 +19,13 @@ export const instanceTabs = {
   },
   logs: {
     which: 'Log',
-    sources: { console: 'Console', init: 'Init script', start: 'Start command', events: 'Events' },
+    sources: {
+      console: 'Console',
+      init: 'Init script',
+      start: 'Start command',
+      notebook: 'Notebook',
+      events: 'Events',
+    },
     find: 'Find in the log',
     pause: 'Pause',
     resume: (count: number) => (count === 0 ? 'Go on' : `Go on (${count} new)`),

@@ -112,6 +112,13 @@ export const instance = {
     yes: 'yes',
     no: 'no',
     created: 'Launched',
+    notebook: 'Notebook server',
+    notebookStates: {
+      none: 'not in this image',
+      starting: 'starts',
+      ready: 'answers',
+      failed: 'does not start',
+    },
     id: 'ID',
     message: 'Message',
   },

@@ -123,6 +123,8 @@ export const activity: Texts['activity'] = {
     'instance.idleWarning': '空闲：即将停止',
     'instance.keepAlive': '推迟空闲停止',
     'instance.launched': '启动新实例',
+    'instance.notebookEnded': 'Notebook 服务已结束',
+    'instance.notebookFailed': 'Notebook 服务无法启动',
     'instance.observed': '当前为',
     'instance.offPeakEnding': '低谷时段即将结束',
     'instance.outOfMemory': '内存已满，程序被终止',

@@ -20,7 +20,7 @@ export const instanceTabs: typeof english = {
   },
   logs: {
     which: '日志',
-    sources: { console: '控制台', init: '初始化脚本', start: '启动命令', events: '事件' },
+    sources: { console: '控制台', init: '初始化脚本', start: '启动命令', notebook: 'Notebook', events: '事件' },
     find: '在日志中查找',
     pause: '暂停',
     resume: (count) => (count === 0 ? '继续' : `继续（${count} 行新内容）`),

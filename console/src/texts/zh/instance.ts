@@ -108,6 +108,8 @@ export const instance: Texts['instance'] = {
     yes: '是',
     no: '否',
     created: '创建时间',
+    notebook: 'Notebook 服务',
+    notebookStates: { none: '此镜像没有', starting: '正在启动', ready: '可用', failed: '无法启动' },
     id: '编号',
     message: '信息',
   },

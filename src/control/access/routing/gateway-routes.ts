@@ -40,6 +40,7 @@ export const portAccessIn = (row: InstanceRow, { nodePorts }: Pick<Instance, 'no
 async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }: RowDeps): Promise<GatewayRoute> {
   const instance = instanceFromRow(row);
   const region = (await readCatalog()).regions.get(row.regionId)?.region;
+  const { notebook } = instance.observed;
   return {
     instanceId: instance.id,
     regionId: row.regionId,
@@ -50,6 +51,7 @@ async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }:
     status: instance.observed.status,
     notebookToken: notebookTokens.open(row),
     sshFront: instance.observed.sshFront && instance.desired === 'running',
+    notebook: notebook && { state: notebook.state, text: notebook.text },
   };
 }
 

@@ -73,6 +73,8 @@ export interface GatewayRoute {
   notebookToken: string;
   /** The gateway serves its ssh: the image has no sshd. */
   sshFront: boolean;
+  /** State and last log line of the notebook server; null: unknown. */
+  notebook: { state: string; text: string } | null;
 }
 
 export interface SshIdentity {

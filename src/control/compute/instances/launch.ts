@@ -328,5 +328,6 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     startExit: null,
     startFailure: '',
     imageNote: '',
+    notebook: null,
   },
 });

@@ -26,7 +26,7 @@ export interface InstanceReconcilerDeps
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
   random: () => number;
   limits: Limits;
-  health: Pick<HealthChecks, 'answers' | 'gpuLostAtMs' | 'memoryKills'>;
+  health: Pick<HealthChecks, 'answers' | 'gpuLostAtMs' | 'memoryKills' | 'notebookDiffers'>;
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;

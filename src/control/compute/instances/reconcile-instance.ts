@@ -17,7 +17,7 @@ import { loseRootDisk } from './root-disk.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { awaitWindow } from './await-window.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
-import { checkScripts, checkReady } from './readiness.ts';
+import { checkReports, checkReady } from './readiness.ts';
 import {
   failInstance,
   writeInstance,
@@ -91,14 +91,16 @@ async function observe(context: ReconcileContext, instance: Instance): Promise<I
   if (!everEnsured) return { kind: 'absent' };
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const [answers, gpuLostAtMs] = [deps.health.answers(instance), deps.health.gpuLostAtMs(instance)];
-  const memoryKills = deps.health.memoryKills(instance);
+  const { health } = deps;
+  const [answers, gpuLostAtMs] = [health.answers(instance), health.gpuLostAtMs(instance)];
+  const memoryKills = health.memoryKills(instance);
   if (observation.kind !== 'present') return observation;
   return {
     ...observation,
     ...(answers !== undefined && { answers }),
     ...(gpuLostAtMs !== undefined && { gpuLostAtMs }),
     ...(memoryKills !== undefined && { memoryKills }),
+    ...(health.notebookDiffers(instance) && { notebookDiffers: true }),
   };
 }
 
@@ -153,8 +155,8 @@ async function executeStep(
       return loseGpu(context, state, step);
     case 'reportKills':
       return reportKills(context, state, step);
-    case 'checkScripts':
-      return checkScripts(context, state);
+    case 'checkReports':
+      return checkReports(context, state);
     default:
       return step satisfies never;
   }

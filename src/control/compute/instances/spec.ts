@@ -195,6 +195,7 @@ const startFiles = async (
   { name: 'start-command', content: spec.startCommand, mode: 0o555 },
   { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, ownerId), mode: 0o644 },
   { name: 'ssh-host-key', content: deps.sshHostKey(id), mode: 0o600 },
+  { name: 'jupyter-config', content: drivers.jupyterConfig, mode: 0o644 },
   { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
 ];
 
