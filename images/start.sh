@@ -436,6 +436,7 @@ notebook() {
     say_notebook ended "$code" "$ended" "$kernels" "$line"
   else
     failures=$((failures + 1))
+    [ $failures -ne 2 ] || fall_back
     [ $failures -lt 2 ] || [ "$told" = "$code $line" ] || { told="$code $line" && say_notebook failed "$told"; }
   fi
   return "$code"
@@ -448,11 +449,18 @@ notebook_server() (
   shift
   exec "$@"
 )
+# One that was installed over the image's and did not start twice is replaced.
+fall_back() {
+  [ "$jupyter" != $jupyter_of_image ] && [ -x $jupyter_of_image ] || return
+  jupyter=$jupyter_of_image failures=0
+  echo "berth: the installed Jupyter does not start, the image's runs: $line"
+}
+jupyter_of_image=/opt/jupyter/start # of the default image
 
 # ---- and now
 
 sshd=$(command -v sshd)
-jupyter=$(command -v jupyter-lab || command -v jupyter-notebook || command -v jupyter-server)
+jupyter=$(command -v jupyter-lab || command -v jupyter-notebook || command -v $jupyter_of_image || command -v jupyter-server)
 services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
 link_docker

@@ -1,8 +1,8 @@
 /**
  * A JupyterLab extension in the form that the page loads: no build is needed. When a notebook
  * connects to its kernel, the extension inserts the output that arrived without a page into the
- * cells, and follows the output of cells that still run (kept_output.py). It also shortens the
- * start of the page.
+ * cells, and follows the output of cells that still run (kept_output.py). It also shows the launcher
+ * sooner, and what the server has to say.
  */
 (() => {
   const NAME = 'berth-kept-output';
@@ -18,6 +18,7 @@
     requires: [INotebookTracker],
     activate(app, tracker) {
       showLauncher(app);
+      showNotice(app);
       const settings = app.serviceManager.serverSettings;
       tracker.widgetAdded.connect((_, panel) => {
         const follow = (kernel) => {
@@ -93,19 +94,12 @@
     void restored.then(show);
   }
 
-  /**
-   * JupyterLab starts with a second of waiting: all plugins wait until settings are loaded, and
-   * settings with a transformation wait for the plugin that registers it, until a timeout. Such
-   * settings are left to their plugins, as after the timeout.
-   */
-  function preloadWithoutWait(registry) {
-    const preload = registry._preload;
-    registry._preload = function (plugins) {
-      return preload.call(
-        this,
-        plugins.filter(({ schema }) => !schema['jupyter.lab.transform']),
-      );
-    };
+  /** What Jupyter's server has to say to the user (berth_lab.py). */
+  function showNotice({ commands, restored }) {
+    const config = JSON.parse(document.getElementById('jupyter-config-data')?.textContent ?? '{}');
+    if (!config.berthNotice) return;
+    const notice = { message: config.berthNotice, type: 'warning', options: { autoClose: false } };
+    void restored.then(() => commands.execute('apputils:notify', notice));
   }
 
   (window._JUPYTERLAB ??= {})[NAME] = {
@@ -113,12 +107,10 @@
       shared = scope;
     },
     async get() {
-      const [{ INotebookTracker }, { ServerConnection }, { SettingRegistry }] = [
+      const [{ INotebookTracker }, { ServerConnection }] = [
         await moduleOf('@jupyterlab/notebook'),
         await moduleOf('@jupyterlab/services'),
-        await moduleOf('@jupyterlab/settingregistry'),
       ];
-      preloadWithoutWait(SettingRegistry.prototype);
       return () => ({ __esModule: true, default: plugin(INotebookTracker, ServerConnection) });
     },
   };

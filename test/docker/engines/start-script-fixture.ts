@@ -41,6 +41,7 @@ export async function start(options: {
   before?: string;
   tmpfs?: Record<string, string>;
   hostKey?: string;
+  memoryBytes?: number;
 }) {
   const id = `notebook-${randomUUID()}`;
   const control = await mkdtemp(join(lab, 'control-'));
@@ -74,7 +75,7 @@ export async function start(options: {
     HostConfig: {
       Binds: [`${control}:/etc/berth:ro`],
       SecurityOpt: ['no-new-privileges'],
-      Memory: 2 ** 30,
+      Memory: options.memoryBytes ?? 2 ** 30,
       PidsLimit: 512,
       Tmpfs: options.tmpfs ?? {},
     },
@@ -128,8 +129,8 @@ export async function start(options: {
       });
     },
     /** Returns the first output of the code in a new kernel. */
-    async cell(code: string): Promise<string> {
-      const made = await this.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
+    async cell(code: string, name = 'python3'): Promise<string> {
+      const made = await this.http('api/kernels', { method: 'POST', body: JSON.stringify({ name }) });
       expect(made.status).toBe(201);
       const kernel = z.object({ id: z.string() }).parse(await made.json());
       const url = `ws://${await address()}:8888${baseUrl}api/kernels/${kernel.id}/channels`;
