@@ -1,8 +1,8 @@
 /**
  * A JupyterLab extension in the form that the page loads: no build is needed. When a notebook
  * connects to its kernel, the extension inserts the output that arrived without a page into the
- * cells, and follows the output of cells that still run (kept_output.py). It also shows the launcher
- * sooner, and what the server has to say.
+ * cells, and follows the output of cells that still run (kept_output.py). It also shows the
+ * launcher sooner, and what the server has to say.
  */
 (() => {
   const NAME = 'berth-kept-output';

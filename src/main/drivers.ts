@@ -175,7 +175,7 @@ export const buildImageFor =
     try {
       const onWarning = (reason: string): void =>
         log.warn({ image: ref, reason }, 'the image has the Python packages of Debian: PyPI could not be reached');
-      await buildRecipe({ docker, ...found, signal, onProgress, onWarning });
+      await buildRecipe({ docker, ...found, signal, onProgress, onWarning, environment: process.env });
     } finally {
       stop();
     }

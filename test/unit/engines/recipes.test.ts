@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addBuildLine, describeFailure, firstBuildState } from '../../../src/engines/docker/image/build-progress.ts';
 import { buildContext } from '../../../src/engines/docker/image/build.ts';
 import {
@@ -28,7 +28,6 @@ beforeAll(async () => {
   folder = join(await mkdtemp(join(tmpdir(), 'recipe-test-')), 'notebook');
   await cp(shipped, folder, { recursive: true });
 });
-afterEach(() => vi.unstubAllEnvs());
 afterAll(() => rm(join(folder, '..'), { recursive: true }));
 
 describe('a recipe', () => {
@@ -126,10 +125,12 @@ describe('a recipe', () => {
   });
 
   it('gets the address of an index in the build of the engine, without a login in it', async () => {
-    vi.stubEnv('PIP_INDEX_URL', 'https://pypi.example.org/simple');
-    vi.stubEnv('PIP_EXTRA_INDEX_URL', 'https://user:secret@pypi.example.org/more');
+    const environment = {
+      PIP_INDEX_URL: 'https://pypi.example.org/simple',
+      PIP_EXTRA_INDEX_URL: 'https://user:secret@pypi.example.org/more',
+    };
     const file = join(folder, '..', 'index.tar');
-    await pipeline(await buildContext(await readRecipe(folder)), createWriteStream(file));
+    await pipeline(await buildContext(await readRecipe(folder), environment), createWriteStream(file));
     const { stdout: text } = await promisify(execFile)('tar', ['-xOf', file, 'Dockerfile']);
     expect(text).toContain("export PIP_INDEX_URL='https://pypi.example.org/simple'");
     expect(text).not.toContain('secret');
@@ -188,7 +189,7 @@ describe('a failed build', () => {
 it('packs a build context that tar reads', async () => {
   const file = join(folder, '..', 'context.tar');
   const recipe = await readRecipe(folder);
-  await pipeline(await buildContext(recipe), createWriteStream(file));
+  await pipeline(await buildContext(recipe, {}), createWriteStream(file));
   const { stdout } = await promisify(execFile)('tar', ['-tf', file]);
   const names = ['Dockerfile', 'hook/99berth', 'hook/customize.sh', 'hook/python.sh', 'hook/sources.list'];
   expect(stdout.trim().split('\n')).toEqual(expect.arrayContaining(names));

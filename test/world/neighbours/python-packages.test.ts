@@ -1,4 +1,4 @@
-/** Packages of PyPI in the default image, as people install them: needs a container engine and PyPI. */
+/** Packages of PyPI in the default image, as people install them. Needs a container engine. */
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { env } from 'node:process';

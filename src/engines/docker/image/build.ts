@@ -10,6 +10,8 @@ import { describeFailure, makeBuildLog, readBuildStream, type Report } from './b
 import { buildWithMmdebstrap, canRun } from './mmdebstrap.ts';
 import { buildFiles, dockerfile, isWithoutPyPI, recipeRef, withoutPyPI, type Recipe } from './recipes.ts';
 
+type Environment = Readonly<Record<string, string | undefined>>;
+
 export interface BuildOptions {
   docker: Docker;
   recipe: Recipe;
@@ -17,8 +19,9 @@ export interface BuildOptions {
   folder: string;
   signal: AbortSignal;
   onProgress: OnProgress;
-  /** Called where an image is another than its recipe says. */
   onWarning?: (text: string) => void;
+  /** Variables that name proxies, certificates and the index of Python packages. */
+  environment?: Environment;
   workFolder?: string;
 }
 
@@ -74,12 +77,12 @@ async function hasOurArchitecture(docker: Docker): Promise<boolean> {
 
 async function buildInEngine(options: BuildOptions, report: Report): Promise<readonly string[]> {
   await pullBase(options, report);
-  const { docker, recipe, signal } = options;
+  const { docker, recipe, signal, environment = {} } = options;
   const log = makeBuildLog(report);
-  const proxies = Object.fromEntries(PROXIES.flatMap((name) => pairOf(name)));
+  const proxies = Object.fromEntries(pairsOf(environment, PROXIES));
   const request = { t: recipeRef(recipe), rm: true, forcerm: true, buildargs: proxies, abortSignal: signal };
   try {
-    await readBuildStream(await docker.buildImage(await buildContext(recipe), request), log.add);
+    await readBuildStream(await docker.buildImage(await buildContext(recipe, environment), request), log.add);
     if (isWithoutPyPI(log.lines)) {
       const labelled = pack();
       const { labels } = withoutPyPI(recipe);
@@ -96,24 +99,22 @@ async function buildInEngine(options: BuildOptions, report: Report): Promise<rea
   }
 }
 
-/** Known to every engine, and in no image's history. */
 const PROXIES = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY'];
 const INDEXES = ['PIP_INDEX_URL', 'PIP_EXTRA_INDEX_URL', 'PIP_TRUSTED_HOST', 'UV_DEFAULT_INDEX', 'UV_INDEX'];
 const CERTIFICATES = ['SSL_CERT_FILE', 'PIP_CERT', 'REQUESTS_CA_BUNDLE'];
 const USUAL_BUNDLE = '/etc/ssl/certs/ca-certificates.crt';
 
-function pairOf(name: string): [string, string][] {
-  const value = process.env[name] ?? '';
-  return value === '' ? [] : [[name, value]];
+function pairsOf(environment: Environment, names: readonly string[]): [string, string][] {
+  return names.map((name): [string, string] => [name, environment[name] ?? '']).filter(([, value]) => value !== '');
 }
 
 /**
  * Tar of the Dockerfile, with hooks and files of the recipe in `hook/`. An index with a login is
  * left out: the image's history would show it.
  */
-export async function buildContext(recipe: Recipe): Promise<Readable> {
-  const settings = Object.fromEntries(INDEXES.flatMap(pairOf).filter(([, value]) => !value.includes('@')));
-  const bundle = CERTIFICATES.flatMap(pairOf)[0]?.[1] ?? USUAL_BUNDLE;
+export async function buildContext(recipe: Recipe, environment: Environment): Promise<Readable> {
+  const settings = Object.fromEntries(pairsOf(environment, INDEXES).filter(([, value]) => !value.includes('@')));
+  const bundle = pairsOf(environment, CERTIFICATES)[0]?.[1] ?? USUAL_BUNDLE;
   const certificates = await readFile(bundle).catch(() => null);
   const tar = pack();
   const add = (name: string, content: string | Buffer) => tar.entry({ name, mtime: new Date(0) }, content);

@@ -48,7 +48,6 @@ export const canRun = (command: string, args: readonly string[]): Promise<boolea
     () => false,
   );
 
-/** Returns the last lines of the build. */
 export async function buildWithMmdebstrap(options: {
   docker: Docker;
   recipe: Recipe;
@@ -86,7 +85,6 @@ export async function buildWithMmdebstrap(options: {
   }
 }
 
-/** `lines` of the build so far: all of its hooks. */
 type Upload = (tar: Readable, lines: readonly string[], signal: AbortSignal) => Promise<void>;
 
 /**

@@ -46,7 +46,6 @@ export type Recipe = z.infer<typeof recipeFile> & {
   readonly hooks: Readonly<Partial<Record<HookName, string>>>;
   readonly files: Readonly<Record<string, string>>;
   readonly hash: string;
-  /** Of a variant on top of the recipe's image, which is its `fallbackBase`. */
   readonly adds?: { readonly lock: string; readonly to: Recipe };
 };
 
@@ -83,7 +82,6 @@ export async function readRecipe(folder: string, variant?: string): Promise<Reci
   return { ...other, fallbackBase: recipeRef(recipe), adds: { lock: made.adds, to: recipe } };
 }
 
-/** Printed by a hook that found no PyPI. */
 export const isWithoutPyPI = (lines: readonly string[]): boolean =>
   lines.some((line) => line.includes('the Python packages of PyPI cannot be had'));
 
@@ -134,7 +132,6 @@ export function mmdebstrapArguments(recipe: Recipe, folder: string, mode: 'root'
 const dpkgFile = (recipe: Recipe): string => recipe.dpkg.map((option) => `${option}\n`).join('');
 const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
-/** Folder of hooks and files in the engine's build. */
 const HOOKS = '/tmp/hook';
 
 /** Files of the build beside the Dockerfile, by name. */
