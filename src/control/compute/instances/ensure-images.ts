@@ -60,8 +60,9 @@ export async function ensureImages(
   const { instance } = state;
   const own = await imageRequestOf(instance, context).catch(throwAsImageFault);
   let result: ImageResult = { state, fault: null, ensured: null };
-  if (instance.rootDisk !== 'kept' && (own.follows === undefined || !(await hasRun(context, instance))))
-    result = await ensureImage(context, state, show, own);
+  const isNew = instance.rootDisk !== 'kept' && (own.follows === undefined || !(await hasRun(context, instance)));
+  // A container that is made anew, for another type, needs the image's command.
+  if (isNew || instance.spec.runImageCommand) result = await ensureImage(context, state, show, own);
   const docker = dockerImageOf(context, instance);
   const { ensured } = result;
   if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);
