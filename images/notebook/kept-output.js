@@ -6,7 +6,7 @@
  */
 (() => {
   const NAME = 'berth-kept-output';
-  const CUT = '\n[what came then, with no page there, was more than is kept]\n';
+  const CUT = '\n[what came here, with no page there, was more than is kept]\n';
   let shared = {};
 
   /** A module of JupyterLab's own: tokens and signals must be the very same. */
@@ -36,7 +36,9 @@
         let hear = (message) => early.push(message);
         kernel.iopubMessage.connect((_, message) => hear(message));
         await panel.context.ready;
-        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}`;
+        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}${
+          panel.context.model.collaborative ? '&shared=1' : ''
+        }`;
         const answer = await ServerConnection.makeRequest(address, {}, settings);
         const { runs } = answer.ok ? await answer.json() : { runs: [] };
         hear = (message) => {
@@ -46,7 +48,7 @@
           heard.add(message.header.msg_id);
           show(run, message);
         };
-        for (const { id, cell: cellId, done, cut, messages } of runs) {
+        for (const { id, cell: cellId, done, messages, heard: known } of runs) {
           const cell = panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === cellId);
           if (cell === undefined) continue;
           const run = { cell, future: { msg: { header: { msg_id: id } }, dispose() {} }, count: null };
@@ -56,8 +58,10 @@
           cell.model.executionCount = null;
           cell.outputArea.future = run.future;
           cell.setPrompt('*');
-          for (const message of messages) hear(message);
-          if (cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+          for (const message of messages)
+            if (message.cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+            else show(run, message);
+          for (const message of known) heard.add(message);
           if (done) finish(run);
         }
         for (const message of early) hear(message);
