@@ -82,7 +82,6 @@ export const metrics: Bench = {
       archivePushed: false,
       savedPrefix: '',
       startScript: '',
-      jupyterConfig: '',
       health: { probe: null, answers: true, text: '' },
     };
     const sampler = makeSampler({

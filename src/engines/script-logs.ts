@@ -28,12 +28,7 @@ kill $!`;
 
 export type ScriptSource = Exclude<EngineLogSource, 'console'>;
 
-const scriptFiles: Readonly<Record<ScriptSource, string>> = {
-  init: 'init-script',
-  start: 'start-command',
-  // Never empty. The log ends with the instance.
-  notebook: 'notebook-token',
-};
+const scriptFiles: Readonly<Record<ScriptSource, string>> = { init: 'init-script', start: 'start-command' };
 
 export interface ScriptLogOptions {
   source: ScriptSource;

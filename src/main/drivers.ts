@@ -5,7 +5,6 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { EngineFault } from '../domain/regions/engine-fault.ts';
 import type { RegionId } from '../domain/kernel/ids.ts';
-import type { Log } from '../control/kernel/logger.ts';
 import type { RegionDrivers } from '../control/kernel/regions.ts';
 import type { Endpoint } from '../docker/docker-client.ts';
 import type { Engine } from '../engines/contract.ts';
@@ -21,7 +20,6 @@ import { HOST_MEMORY_MIB, type OfferedImage } from './first-run.ts';
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
 const SMALL_NOTEBOOK = 'notebook-small';
-const PYTORCH_NOTEBOOK = 'notebook-pytorch';
 const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
@@ -65,7 +63,6 @@ export async function makeDrivers(
   const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
-  const jupyterConfig = await readFile(join(IMAGES_FOLDER, 'jupyter_server_config.py'), 'utf8');
   return {
     drivers: {
       regionId: region,
@@ -79,7 +76,6 @@ export async function makeDrivers(
       hostMemoryMiB: isCluster ? 0 : HOST_MEMORY_MIB,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
-      jupyterConfig,
       instanceNetwork: {
         ...(await readInstanceNetwork(config)),
         script: await readFile(join(IMAGES_FOLDER, 'networks.sh'), 'utf8'),
@@ -100,12 +96,6 @@ export async function makeDrivers(
             name: 'JupyterLab (Debian, small)',
             ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK)),
             tags: ['jupyterlab', 'python3', 'ssh'],
-          },
-          {
-            key: 'notebook-pytorch',
-            name: 'JupyterLab (Debian, PyTorch)',
-            ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, PYTORCH_NOTEBOOK)),
-            tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'pytorch', 'cuda', 'gcc', 'ssh'],
           },
         ],
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
@@ -135,7 +125,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     endpoint,
     installation,
     stateFolder: join(config.dataFolder, 'control-files'),
-    buildLocalImage: buildImageFor(endpoint, log),
+    buildLocalImage: buildImageFor(endpoint),
     dockerInside:
       config.dockerInside === null
         ? undefined
@@ -151,7 +141,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
 
 /** Builds an image of Berth on this machine, and sends it to the engine. */
 export const buildImageFor =
-  (endpoint: Endpoint, log: Pick<Log, 'warn'>): BuildLocalImage =>
+  (endpoint: Endpoint): BuildLocalImage =>
   async (ref, onProgress, signal) => {
     const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
     const { makeDockerClient } = await import('../docker/docker-client.ts');
@@ -162,7 +152,6 @@ export const buildImageFor =
     const made = [
       { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE) },
       { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK) },
-      { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE, PYTORCH_NOTEBOOK) },
       { folder: DOCKER_RECIPE, recipe: await readRecipe(DOCKER_RECIPE) },
     ];
     const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
@@ -173,9 +162,7 @@ export const buildImageFor =
     }
     const { docker, stop } = makeDockerClient(endpoint);
     try {
-      const onWarning = (reason: string): void =>
-        log.warn({ image: ref, reason }, 'the image has the Python packages of Debian: PyPI could not be reached');
-      await buildRecipe({ docker, ...found, signal, onProgress, onWarning, environment: process.env });
+      await buildRecipe({ docker, ...found, signal, onProgress });
     } finally {
       stop();
     }

@@ -48,7 +48,6 @@ type Common = Pick<
   | 'archiveCredentials'
   | 'savedPrefix'
   | 'startScript'
-  | 'jupyterConfig'
   | 'instanceNetwork'
 >;
 
@@ -161,7 +160,6 @@ const commonOf = ({ sharedDiskGB, archivePrefix, archivePushed, archiveCredentia
   archiveCredentials,
   savedPrefix: of.savedPrefix,
   startScript: of.startScript,
-  jupyterConfig: of.jupyterConfig,
   instanceNetwork: of.instanceNetwork,
 });
 

@@ -5,7 +5,6 @@ export const actKinds = [
   'reclaim',
   'resume',
   'window',
-  'saveRootDisk',
   'paidTime',
   'drain',
   'prices',

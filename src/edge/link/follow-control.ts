@@ -57,8 +57,8 @@ export interface FollowDeps {
 }
 
 export interface Following {
-  /** Without dials: a connection to an instance must not depend on the API. */
-  forwarding: Omit<Forwarding, 'dial' | 'dialLoopback'>;
+  /** Without `dial`: a connection to an instance must not depend on the API. */
+  forwarding: Omit<Forwarding, 'dial'>;
   authenticate: IdentifyCredential;
   /**
    * Resolves with the first snapshot; `issuer` is the installation named in access tokens,

@@ -7,7 +7,6 @@ export const verbs = [
   'observe',
   'ensureImage',
   'checkImage',
-  'describeImage',
   'pushImage',
   'removeImage',
   'ensure',

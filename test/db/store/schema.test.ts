@@ -194,7 +194,6 @@ const rows: Rows = {
     attempts: 0,
     generation: 1,
     operation: null,
-    facts: '{"registryDigest":"","regions":{}}',
     ...lease,
   },
   instanceType: {
@@ -230,7 +229,6 @@ const rows: Rows = {
     portAccess: '{}',
     idleAfterMs: BIG,
     archive: null,
-    rootDisk: 'kept',
     revision: 1,
     pending: '{}',
     oldContainer: null,

@@ -39,9 +39,7 @@ import {
 } from '../../fixtures/server-process.ts';
 
 /** Fields in which a launch differs from the default. */
-export type LaunchOptions = Partial<
-  Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'>
-> & {
+export type LaunchOptions = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & {
   initScript?: string;
 };
 

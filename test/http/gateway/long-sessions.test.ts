@@ -66,8 +66,7 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     await rm(folder, { recursive: true });
   });
   await following.ready;
-  const { dial, dialLoopback } = forwarding;
-  return { forwarding: { ...following.forwarding, dial, dialLoopback }, authenticate: following.authenticate };
+  return { forwarding: { ...following.forwarding, dial: forwarding.dial }, authenticate: following.authenticate };
 }
 
 interface Login {

@@ -7,7 +7,6 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import { ForwardedPorts, NewPort } from './port-forms.tsx';
-import { LoopbackOffer } from './loopback-offer.tsx';
 import type { TabProps } from './tab-props.ts';
 import { PortRow, type ListedPort } from './port-row.tsx';
 import { portsQuery } from './queries.ts';
@@ -16,7 +15,7 @@ import { ShareList } from './share-list.tsx';
 
 const NOTEBOOK = 8888;
 
-export function PortsTab({ view: { instance }, search: { loopback }, change }: TabProps) {
+export function PortsTab({ view: { instance } }: TabProps) {
   const { ports: texts } = useTexts().instance;
   const instanceId = idOf(instance);
   const ports = useQuery(portsQuery(instanceId));
@@ -34,9 +33,6 @@ export function PortsTab({ view: { instance }, search: { loopback }, change }: T
         <Text size="xs" c="dimmed" mb="sm">
           {texts.hint}
         </Text>
-        {loopback !== undefined && (
-          <LoopbackOffer instanceId={instanceId} port={loopback} onDone={() => change({ loopback: undefined })} />
-        )}
         {ports.isPending && <Loading h={80} label={texts.title} />}
         {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
         <Stack gap="sm">

@@ -11,13 +11,12 @@ import {
   type InstanceState,
   type ReconcileContext,
 } from './reconcile-context.ts';
-import { isLocalRef, isPinned, registryServerOf } from '../../../domain/regions/image-ref.ts';
-import { grantedDigests } from '../../../store/tables/image-facts.ts';
+import { registryServerOf } from '../../../domain/regions/image-ref.ts';
 import {
   type ImageRequest,
   makeInstanceProgressReporter,
   withCredentialAdvice,
-  type EnsuredImage,
+  type CredentialsFor,
 } from '../../regions/ports.ts';
 import { rootDiskFacts, type RegionDrivers } from '../../kernel/ports.ts';
 
@@ -44,7 +43,6 @@ interface ImageResult {
   state: InstanceState;
   /** Returned, not thrown: progress has moved the state on. */
   fault: ImageFault | null;
-  ensured: EnsuredImage | null;
 }
 
 interface ImagesResult extends ImageResult {
@@ -58,15 +56,13 @@ export async function ensureImages(
   show: Partial<Observed>,
 ): Promise<ImagesResult> {
   const { instance } = state;
-  const own = await imageRequestOf(instance, context).catch(throwAsImageFault);
-  let result: ImageResult = { state, fault: null, ensured: null };
-  const isNew = instance.rootDisk !== 'kept' && (own.follows === undefined || !(await hasRun(context, instance)));
-  // A container that is made anew, for another type, needs the image's command.
-  if (isNew || instance.spec.runImageCommand) result = await ensureImage(context, state, show, own);
+  const own = await imageRequestOf(instance, context.drivers, context.deps.credentialsFor).catch(throwAsImageFault);
+  let result: ImageResult = { state, fault: null };
+  if (own.ownerId === undefined || !(await hasRun(context, instance)))
+    result = await ensureImage(context, state, show, own);
   const docker = dockerImageOf(context, instance);
-  const { ensured } = result;
   if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);
-  return { ...result, ensured, credentials: own.credentials };
+  return { ...result, credentials: own.credentials };
 }
 
 export function dockerImageOf({ drivers }: ReconcileContext, { spec }: Instance): ImageRequest | null {
@@ -106,10 +102,8 @@ async function ensureImage(
   const cancelHold = start.holdsCapacity ? endHold(context, start.instance, image, overdue) : () => {};
   let last: Progress | null = null;
   let fault: ImageFault | null = null;
-  let ensured: EnsuredImage | null = null;
   try {
-    const by = AbortSignal.any([context.signal, overdue.signal]);
-    ensured = await deps.imagePulls.ensure(drivers.engine, image, onProgress, by);
+    await deps.imagePulls.ensure(drivers.engine, image, onProgress, AbortSignal.any([context.signal, overdue.signal]));
   } catch (error) {
     if (!(error instanceof EngineFault)) throw error;
     fault = error instanceof ImageFault ? error : retryable(withCredentialAdvice(error, image));
@@ -125,7 +119,7 @@ async function ensureImage(
     const operation = beginStage(state.instance.operation, 'Image', deps.time.now(), last);
     state = withInstance(state, { operation });
   }
-  return { state, fault, ensured };
+  return { state, fault };
 }
 
 function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue: AbortController): () => void {
@@ -183,14 +177,12 @@ const isRootDisk = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string):
  */
 async function imageRequestOf(
   instance: Pick<Instance, 'archive' | 'spec' | 'ownerId'>,
-  { drivers, deps }: Pick<ReconcileContext, 'drivers' | 'deps'>,
+  drivers: RegionDrivers,
+  credentialsFor: CredentialsFor,
 ): Promise<ImageRequest> {
   const ref = imageRefOf(instance);
   if (isRootDisk(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
-  if (instance.archive !== null || isLocalRef(ref)) return { ref };
-  if (instance.spec.image.isPublic) return isPinned(ref) ? { ref } : { ref, follows: 'ifReachable' };
+  if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
   const { ownerId } = instance;
-  const granted = await grantedDigests(deps.store.read, ownerId, ref);
-  const credentials = await deps.credentialsFor(ownerId, registryServerOf(ref));
-  return { ref, ownerId, credentials, granted, follows: 'ifReachable' };
+  return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
 }

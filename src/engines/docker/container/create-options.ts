@@ -60,7 +60,12 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
     name: containerName(spec.id),
     Image: spec.imageRef,
     Hostname: spec.hostname,
-    ...processOf(spec, gpuEnv(context)),
+    Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
+    Cmd: [],
+    User: '0', // a number: an image need not have a passwd file
+    WorkingDir: '/root',
+    Env: ['HOME=/root', ...gpuEnv(context)],
+    StopSignal: 'SIGTERM',
     Healthcheck: { Test: ['NONE'] },
     Labels: labelsOf(installation, { ...spec, kind: 'instance', gpuIds }),
     ExposedPorts: exposed,
@@ -87,8 +92,7 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges', ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : [])],
       ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
-      // Entry points of many images expect to be process 1.
-      Init: host.hasInit && spec.imageCommand === undefined,
+      Init: host.hasInit,
       RestartPolicy: { Name: 'no' },
       LogConfig: host.podman
         ? { Type: 'k8s-file', Config: { 'max-size': '5m' } }
@@ -99,23 +103,6 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       ...(gpuNodes.length > 0 ? { Devices: gpuNodes.map(deviceOf) } : {}),
     },
   };
-}
-
-const WITH_VARIABLES = `. ${CONTROL_FOLDER}/env; exec "$@"`;
-
-function processOf({ imageCommand }: EngineSpec, env: readonly string[]): Partial<ContainerCreateOptions> {
-  if (imageCommand === undefined)
-    return {
-      Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
-      Cmd: [],
-      User: '0', // a number: an image need not have a passwd file
-      WorkingDir: '/root',
-      Env: ['HOME=/root', ...env],
-      StopSignal: 'SIGTERM',
-    };
-  const { words, hasShell } = imageCommand;
-  const Entrypoint = hasShell ? ['/bin/sh', '-c', WITH_VARIABLES, 'sh', ...words] : [...words];
-  return { Entrypoint, Cmd: [], Env: [...env] };
 }
 
 export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec, { diskRates }: Pick<HostFacts, 'diskRates'>) {

@@ -24,29 +24,19 @@ export function push(transfer: Transfer): Promise<void> {
   return follow(transfer, ({ docker }, request) => docker.getImage(refPath(repository)).push({ ...request, tag }));
 }
 
-const distributionAnswer = z.object({
-  Descriptor: z.object({ digest: z.string() }).nullish(),
-  Platforms: z.array(z.object({ architecture: z.string() })).nullish(),
-});
-
-interface Offered {
-  digest: string;
-  architectures: string[];
-}
+const distributionAnswer = z.object({ Platforms: z.array(z.object({ architecture: z.string() })).nullish() });
 
 /**
  * Throws unless the registry grants the image to these credentials. Transfers nothing. Returns its
- * digest, '' if unknown, and its architectures; none: unknown.
+ * architectures; none: unknown.
  */
-export async function checkAccess(transfer: Omit<Transfer, 'onProgress'>): Promise<Offered> {
+export async function checkAccess(transfer: Omit<Transfer, 'onProgress'>): Promise<string[]> {
   const { client, ref, signal, credentials } = transfer;
   const request = { authconfig: authOf(ref, credentials), abortSignal: signal };
   try {
     const answer = await client.call(signal, () => client.docker.getImage(refPath(ref)).distribution(request));
-    const { Descriptor, Platforms } = distributionAnswer.safeParse(answer).data ?? {};
-    const named = (Platforms ?? []).map(({ architecture }) => architecture);
-    const architectures = named.filter((name) => name !== '' && name !== 'unknown');
-    return { digest: Descriptor?.digest ?? '', architectures };
+    const platforms = distributionAnswer.safeParse(answer).data?.Platforms ?? [];
+    return platforms.map(({ architecture }) => architecture).filter((name) => name !== '' && name !== 'unknown');
   } catch (error) {
     throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
   }

@@ -1,1 +1,0 @@
-alter table image add column facts text;
