@@ -113,11 +113,12 @@ const isAtRest = (one: InstanceObject): boolean =>
 const pick = <T>({ random }: Scene, list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
 const count = ({ tally }: Scene, action: string): void => void tally.set(action, (tally.get(action) ?? 0) + 1);
 
+export const AGAIN = '-again';
 /**
- * Adds a line to the volume when it runs: on one root disk it runs once, so a second line is a root
- * disk that was lost.
+ * Makes a folder on the volume when it runs, which no stop cuts in two: on one root disk it runs
+ * once, so a second folder is a root disk that was lost.
  */
-const initScript = 'echo once >>/root/kept/"$BERTH_INSTANCE_ID"';
+const initScript = `mkdir /root/kept/"$BERTH_INSTANCE_ID" || mkdir /root/kept/"$BERTH_INSTANCE_ID"${AGAIN}`;
 
 async function launchOne(scene: Scene, account: Account, mine: Set<string>): Promise<void> {
   const name = randomUUID();
