@@ -21,8 +21,8 @@
  *
  * Heartbeats and rows made due are locked by id (`lockedById`). Rows locked by another single
  * statement (all instances of an account, all mounters of a volume) and node ports, drawn at
- * random, are not ordered. PostgreSQL ends one of two such transactions that
- * cross, and `write` runs that one again: the order saves that wait of a second.
+ * random, are not ordered. PostgreSQL ends one of two such transactions that cross, and `write`
+ * runs that one again: the order saves that wait of a second.
  */
 import type { Kysely } from 'kysely';
 import type { Schema } from './db/schema.ts';

@@ -1,5 +1,5 @@
 /** Differences between SQLite and PostgreSQL in a query. */
-import { sql, type RawBuilder } from 'kysely';
+import { sql, type RawBuilder, type SqlBool } from 'kysely';
 import type { Db } from '../store.ts';
 
 export const isSqlite = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;
@@ -10,6 +10,10 @@ export const isSqlite = (db: Db): boolean => db.getExecutor().adapter.supportsMu
  */
 export const locking = <Query extends { forNoKeyUpdate(): Query }>(tx: Db, query: Query): Query =>
   isSqlite(tx) ? query : query.forNoKeyUpdate();
+
+/** The same for the rows of one statement, by id, so that two such statements never cross. */
+export const lockedById = (tx: Db, table: string, which: RawBuilder<SqlBool>): RawBuilder<SqlBool> =>
+  isSqlite(tx) ? which : sql`id in (select id from ${sql.table(table)} where ${which} order by id for no key update)`;
 
 /** Rows as a table `new`, from one parameter: many would take longer to build than to run. */
 export function newRows<Row extends object>(

@@ -21,7 +21,7 @@
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
 import { subjectKinds } from '../../domain/compute/operation.ts';
-import { isSqlite } from './dialect.ts';
+import { isSqlite, lockedById } from './dialect.ts';
 import { count, prepared, type Parameter } from './prepared.ts';
 import type { DueActTable, ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from '../store.ts';
@@ -107,10 +107,6 @@ export async function claimDue<Table extends LeaseTable>(
   const rows: LeaseRow<Table>[] = await claims[table](tx, values);
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
-
-/** Locks rows by id on PostgreSQL: changes of several rows never cross. SQLite has one writer. */
-export const lockedById = (db: Db, table: LeaseTable, which: RawBuilder<SqlBool>): RawBuilder<SqlBool> =>
-  isSqlite(db) ? which : sql`id in (select id from ${sql.table(table)} where ${which} order by id for no key update)`;
 
 /**
  * Extends the leases of these claims. A row whose claim committed but was not answered has another

@@ -9,8 +9,8 @@ import type { Instance, InstanceSpec } from '../../domain/compute/instance.ts';
 import type { InstanceStatus } from '../../domain/compute/instance-states.ts';
 import { publicInstance } from '../../domain/compute/public-instance.ts';
 import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
-import { isSqlite, locking } from '../db/dialect.ts';
-import { isLeaseHeld, lockedById, type LeaseGuard } from '../db/leases.ts';
+import { isSqlite, lockedById, locking } from '../db/dialect.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import {

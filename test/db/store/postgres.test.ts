@@ -7,7 +7,7 @@ import type { Db } from '../../../src/store/store.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { onEngine, recordingLog } from '../../fixtures/store.ts';
 import { ownServer } from './own-server.ts';
-import { accountRow, instanceRow, regionRow } from './rows.ts';
+import { accountRow, insertOwners, instanceRow } from './rows.ts';
 
 const bump = (tx: Db, id: string) =>
   tx
@@ -81,14 +81,7 @@ onEngine('postgres', 'writes that meet', (open) => {
     const store = await open();
     const held = { ownerId: 'me', regionId: 'here', leaseOwner: 'me', leaseUntilMs: 5, dueAtMs: 5 };
     await store.write(async (tx) => {
-      await tx
-        .insertInto('account')
-        .values(accountRow({ id: 'me' }))
-        .execute();
-      await tx
-        .insertInto('region')
-        .values(regionRow({ id: 'here' }))
-        .execute();
+      await insertOwners(tx, 'here', 'me');
       for (const id of ['b', 'a'])
         await tx
           .insertInto('instance')
