@@ -82,6 +82,7 @@ export const metrics: Bench = {
       archivePushed: false,
       savedPrefix: '',
       startScript: '',
+      jupyterConfig: '',
       health: { probe: null, answers: true, text: '' },
     };
     const sampler = makeSampler({

@@ -7,6 +7,7 @@
 #   start-command    runs at each start; both scripts may be empty
 #   authorized_keys  replaced while the container runs
 #   notebook-token
+#   jupyter-config   part of this script: images/jupyter_server_config.py
 #   name             of the instance, short, for prompts
 #   env              lines `export NAME='value'`: the instance's variables, secrets among them
 #   ssh-host-key     used by sshd if the instance has no host key yet
@@ -14,10 +15,13 @@
 # Stored on the root disk, so kept over stop and start:
 #   /var/lib/berth/instance/<id>/  host key, marker of the init script. The id in the path gives an
 #                                  instance made from a saved image its own host key and first start
-#   /var/log/berth/                init.log, start.log, notebook.log, exit codes of both scripts
+#   /var/log/berth/                init.log, start.log, notebook.log, exit codes of both scripts,
+#                                  the last line about the notebook
 # Secrets stay in /etc/berth and in memory: an image saved from the root disk must contain none.
 # Berth reads these lines from stdout:
 #   berth: services ssh notebook | none
+#   berth: notebook starting | ready | failed N [last line of its log]
+#   berth: notebook ended N SECOND KERNELS [last line]   it was ready; KERNELS ended with it
 #   berth: init none | started | exit N [failed command] | lost
 #   berth: start started | exit N [failed command]
 # SIGTERM stops everything in the container and exits 0 within five seconds.
@@ -356,53 +360,50 @@ bounded_log() {
 
 # ---- the notebook
 
-# The secret is passed in a file: flags are visible in ps, the environment in every kernel. Jupyter
-# reads JUPYTER_CONFIG_PATH last, so the file overrides a token or password of the image, and other
-# settings of the user stay. Jupyter writes its token into every page. With Jupyter Server 2, an
-# identity provider expects the secret in the header that the gateway adds, and no page contains the
-# secret. Older versions get it as their token.
+# Flags win over each file, and the files here, the first of JUPYTER_CONFIG_PATH, over each other
+# file: what they do not set stays as the image or the user has it. jupyter_server_config.py is not
+# read by Notebook 6.
 prepare_notebook() {
   (umask 077 && mkdir -p "$run/jupyter")
-  cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
-import hmac, os, shlex
-def read_environment():
-    with open("/etc/berth/env", newline="") as file:
-        changed = os.fstat(file.fileno()).st_mtime_ns
-        return changed, dict(word.split("=", 1) for word in shlex.split(file.read()) if word != "export")
-changed, variables = read_environment()
-def refresh_environment():
-    """Later kernels and terminals get variables that have changed since the start."""
-    global changed, variables
-    if os.stat("/etc/berth/env").st_mtime_ns == changed:
-        return
-    before = variables
-    changed, variables = read_environment()
-    for name in before.keys() - variables.keys():
-        os.environ.pop(name, None)
-    os.environ.update({name: value for name, value in variables.items() if before.get(name) != value})
-with open("/etc/berth/notebook-token") as file:
-    secret = "token " + file.read().strip()
-try:
-    from jupyter_server.auth.identity import IdentityProvider, User
-except ImportError:
-    c.ServerApp.token = secret[6:]
-    c.ServerApp.password = ""
-else:
-    class GatewayIdentity(IdentityProvider):
-        """The owner: the gateway authorizes each request."""
-        def is_token_authenticated(self, handler):
-            given = handler.request.headers.get("Authorization", "")
-            return hmac.compare_digest(given.encode(), secret.encode())
-        def get_user(self, handler):
-            if not self.is_token_authenticated(handler):
-                return None
-            refresh_environment()
-            return User("owner")
-    c.ServerApp.identity_provider_class = GatewayIdentity
-    c.IdentityProvider.token = ""
-PY
-  (umask 077 && echo "{\"NotebookApp\":{\"token\":\"$(cat /etc/berth/notebook-token)\",\"password\":\"\"}}" \
-    >"$run/jupyter/jupyter_notebook_config.json")
+  cat /etc/berth/jupyter-config >"$run/jupyter/jupyter_server_config.py"
+  (umask 077 && cat >"$run/jupyter/jupyter_notebook_config.json") <<JSON
+{"NotebookApp": {"token": "$(cat /etc/berth/notebook-token)", "password": "", "ssl_options": {}},
+ "FileContentsManager": {"root_dir": "/root"}, "LargeFileManager": {"root_dir": "/root"},
+ "MappingKernelManager": {"buffer_offline_messages": false}}
+JSON
+}
+say_notebook() {
+  echo "berth: notebook $*"
+  echo "$*" >"$logs/notebook.state"
+} 2>/dev/null
+listens() { grep -Eqs '^ *[0-9]+: [0-9A-F]+:22B8 [0-9A-F]+:[0-9A-F]+ 0A ' /proc/net/tcp /proc/net/tcp6; }
+await_notebook() {
+  until listens; do sleep 0.2 2>/dev/null || sleep 1; done
+  : >"$run/notebook.ready"
+  say_notebook ready
+}
+# Ends kernels of the server $1, which has ended: no other server finds them, and they would go on
+# for ever. A kernel leads a process group, with which Jupyter ends it, too. A process that
+# berth_lab.py prepared has the environment of the server.
+end_kernels() {
+  kernels=0 groups=
+  for proc in /proc/[0-9]*; do
+    pid=${proc#/proc/}
+    read -r stat 2>/dev/null <"$proc/stat" || continue
+    # shellcheck disable=SC2086  # after the name: state ppid pgrp
+    set -- "$1" ${stat##*) }
+    [ "$4" = "$pid" ] && [ "$2" != Z ] || continue
+    case $(tr '\000' ' ' <"$proc/cmdline") in
+      *kernel-*.json*) tr '\000' '\n' <"$proc/environ" | grep -qx "JPY_PARENT_PID=$1" || continue ;;
+      *' -m berth_lab '*) ;;
+      *) continue ;;
+    esac
+    kernels=$((kernels + 1)) groups="$groups -$pid"
+  done 2>/dev/null
+  for signal in ${groups:+TERM KILL}; do
+    # shellcheck disable=SC2086  # a list
+    kill -s $signal -- $groups 2>/dev/null && sleep 1
+  done
 }
 notebook() {
   log=$logs/notebook.log
@@ -411,25 +412,61 @@ notebook() {
   # JupyterLab 3 and later read ServerApp, Notebook 6 reads NotebookApp; each ignores the other.
   apps='ServerApp NotebookApp'
   [ "${jupyter##*/}" != jupyter-notebook ] && command -v jupyter-server >/dev/null && apps=ServerApp
-  set -- --ServerApp.root_dir=/root
+  set -- --ServerApp.root_dir=/root --ServerApp.preferred_dir=/root --ServerApp.sock=
   for app in $apps; do
     [ "$app" = ServerApp ] || set -- "$@" --NotebookApp.notebook_dir=/root
     set -- "$@" --$app.ip=0.0.0.0 --$app.port=8888 --$app.port_retries=0 --$app.base_url="$BERTH_BASE_URL" \
-      --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True --$app.terminals_enabled=True
+      --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True --$app.terminals_enabled=True \
+      --$app.certfile= --$app.keyfile= --$app.client_ca= --$app.websocket_url=
   done
   prepare_notebook
-  with_environment env JUPYTER_CONFIG_PATH="$run/jupyter" "$jupyter" "$@" >"$log" 2>&1
+  rm -f "$run/notebook.ready"
+  [ $failures -gt 0 ] || say_notebook starting
+  # A program of somebody else on the port proves nothing.
+  await=
+  listens || { await_notebook & await=$!; }
+  notebook_server "$run" "$jupyter" "$@" >"$log" 2>&1
+  code=$?
+  ended=$(date +%s)
+  [ -z "$await" ] || { kill "$await"; wait "$await"; } 2>/dev/null
+  end_kernels "$(cat "$run/notebook.pid")"
+  line=$(tail -c 3000 "$log" | tr '\001-\011\013-\037' ' ' | grep '[^ ]' | tail -n 1 | cut -c 1-300)
+  if [ -e "$run/notebook.ready" ]; then
+    failures=0 told=
+    say_notebook ended "$code" "$ended" "$kernels" "$line"
+  else
+    failures=$((failures + 1))
+    [ $failures -ne 2 ] || fall_back
+    [ $failures -lt 2 ] || [ "$told" = "$code $line" ] || { told="$code $line" && say_notebook failed "$told"; }
+  fi
+  return "$code"
 }
+# The variables of the instance may replace those of this script.
+notebook_server() (
+  read -r pid _ </proc/self/stat && echo "$pid" >"$1/notebook.pid"
+  . /etc/berth/env
+  export JUPYTER_CONFIG_PATH="$1/jupyter${JUPYTER_CONFIG_PATH:+:$JUPYTER_CONFIG_PATH}"
+  shift
+  exec "$@"
+)
+# One that was installed over the image's and did not start twice is replaced.
+fall_back() {
+  [ "$jupyter" != $jupyter_of_image ] && [ -x $jupyter_of_image ] || return
+  jupyter=$jupyter_of_image failures=0
+  echo "berth: the installed Jupyter does not start, the image's runs: $line"
+}
+jupyter_of_image=/opt/jupyter/start # of the default image
 
 # ---- and now
 
 sshd=$(command -v sshd)
-jupyter=$(command -v jupyter-lab || command -v jupyter-notebook || command -v jupyter-server)
+jupyter=$(command -v jupyter-lab || command -v jupyter-notebook || command -v $jupyter_of_image || command -v jupyter-server)
 services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
 link_docker
 
 # First: Jupyter takes longer to answer than ssh.
+failures=0 told=
 [ -z "$jupyter" ] || beside keep notebook
 
 # Sessions of the built-in ssh server have login shells that read the same profile.

@@ -21,10 +21,12 @@ const following = followLink({ path: linkPath(config), log: quietLog });
 const { issuer } = await following.ready;
 const { forwarding, authenticate } = following;
 const gateway = await bindGateway(config, quietLog);
+const dialTo = async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true });
 await gateway.attach({
   forwarding: {
     ...forwarding,
-    dial: async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true }),
+    dial: dialTo,
+    dialLoopback: dialTo,
   },
   authenticate,
   issuer,

@@ -25,6 +25,10 @@ import threading
 
 MODULE = "ipykernel_launcher"
 UNUSED_S = 600
+OF_IMAGE = (
+    "The JupyterLab that was installed here does not start: this is the image's own. "
+    "See /var/log/berth/notebook.log.1; pip install --force-reinstall jupyterlab may mend it, from the next restart on."
+)
 COMMAND = [sys.executable, "-Xfrozen_modules=off", "-m", __name__]
 
 
@@ -44,8 +48,10 @@ def _bundle(static_dir):
     return found and found[1]
 
 
-def _share_bundle(handler, page_config):
+def _configure_page(handler, page_config):
     """A hook of JupyterLab's page. The gateway sends X-Berth-Lab with what it has."""
+    if "BERTH_JUPYTER_OF_IMAGE" in os.environ:
+        page_config = {**page_config, "berthNotice": OF_IMAGE}
     offered = handler.request.headers.get("X-Berth-Lab", "").split()
     bundle = _bundle(handler.extensionapp.static_dir) if offered else None
     return {**page_config, "fullStaticUrl": f"/.berth/lab/{bundle}"} if bundle in offered else page_config
@@ -115,7 +121,7 @@ def _load_jupyter_server_extension(app):
         app.io_loop.call_later(UNUSED_S, warm.drop)
 
     app.io_loop.add_callback(listening)
-    app.web_app.settings.setdefault("page_config_hook", _share_bundle)
+    app.web_app.settings.setdefault("page_config_hook", _configure_page)
 
     class NoLanguageServers(APIHandler):
         @web.authenticated

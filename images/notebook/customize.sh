@@ -1,82 +1,62 @@
 #!/bin/sh
-# Runs when the recipe's packages are installed; $1 is the image's root.
+# Runs when the recipe's packages are installed; $1 is the image's root, $2 its name.
 set -eu
 root=$1
+part=$(dirname "$0")
 
-mv "$root/usr/bin/py3compile.real" "$root/usr/bin/py3compile"
-chroot "$root" dpkg-divert --quiet --local --remove --no-rename /usr/bin/py3compile
+lock=$part/requirements.txt
+[ "$2" != notebook-small ] || lock=$part/requirements-small.txt
+log=$root/tmp/python.log
+if sh "$part/python.sh" "$root" "$lock" 2>"$log"; then
+  prefix=/opt/venv
+  site=$(cd "$root" && echo opt/venv/lib/python3*/site-packages)
+else
+  cat "$log" >&2
+  why=$(grep -iE -m 1 'error|warning|failed' "$log" | cut -c -300)
+  rm -rf "$root/opt/venv"
+  sh "$part/debian.sh" "$root" "$2" >&2
+  echo "I: the Python packages of PyPI cannot be had, these are Debian's: $why" >&2
+  prefix=/usr/local
+  site=usr/lib/python3/dist-packages
+fi
+rm -f "$log"
 
 # Extensions of Jupyter's server (kept_output.py, berth_lab.py) and one of its page.
-part=$(dirname "$0")
 lab=$root/usr/share/jupyter/labextensions/berth-kept-output
-mkdir -p "$lab/static" "$root/etc/jupyter/jupyter_server_config.d"
-cp "$part/kept_output.py" "$part/berth_lab.py" "$root/usr/lib/python3/dist-packages/"
+mkdir -p "$lab/static" "$root/etc/jupyter/jupyter_server_config.d" "$root/etc/jupyter/labconfig"
+cp "$part/kept_output.py" "$part/berth_lab.py" "$root/$site/"
 cp "$part/kept-output.js" "$lab/static/"
 printf '{"name":"berth-kept-output","version":"1.0.0","jupyterlab":{"extension":true,"_build":{"load":"static/kept-output.js","extension":"./extension"}}}\n' \
   >"$lab/package.json"
 printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true,"berth_lab":true}}}\n' \
   >"$root/etc/jupyter/jupyter_server_config.d/berth.json"
+# Otherwise JupyterLab asks each user whether it may fetch news from the project's site.
+printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":true}}\n' >"$root/etc/jupyter/labconfig/page_config.json"
+# Seconds between saves of an open notebook.
+printf '{"@jupyterlab/docmanager-extension:plugin":{"autosaveInterval":10}}\n' \
+  >"$root/etc/jupyter/labconfig/default_setting_overrides.json"
+chmod -R u=rwX,go=rX "$lab" "$root/$site/kept_output.py" "$root/$site/berth_lab.py" "$root/etc/jupyter"
 
-# JupyterLab's page loads 120 scripts, each found by the one before. They come in one file in front;
-# what few pages need stays apart (plots of Vega, terminals, formulas, languages other than Python).
+# Names this build of the page for the gateway, which serves it to all instances (berth_lab.py). A
+# page of another build replaces the file, and with it the name.
 (
-  cd "$root/usr/share/jupyter/lab/static"
-  main=$(echo main.*.js)
-  stamp=${main#main.}
-  for script in *."$stamp"; do
-    case $script in
-      main.* | start.* | *_vega* | *_xterm* | *_mathjax* | *_lang-* | *_legacy-modes* | *_lumino_datagrid*) ;;
-      *_regexp-match* | *_react-json-tree*) ;;
-      *) cat "$script" && echo ';' ;;
-    esac
-  done >"start.$stamp"
-  first="<script defer=\"defer\" src=\"{{page_config.fullStaticUrl}}/"
-  sed -i "s#$first$main\"></script>#${first}start.$stamp\"></script>&#" index.html
-  grep -q "start.$stamp" index.html
-  # Names this build of the page for the gateway, which serves it to all instances (berth_lab.py). A
-  # page of another build replaces the file, and with it the name.
+  cd "$root$prefix/share/jupyter/lab/static"
   bundle=$(find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c -32)
   sed -i "s/<head>/&<!-- berth-bundle $bundle -->/" index.html
   grep -q "berth-bundle $bundle" index.html
 )
 
-chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages
-
-# Removes the stand-in (prepare.sh), and the dependencies that packages declare on its contents:
-# otherwise 'apt-get install npm' would accept the stand-in as the real libraries. These packages are
-# held, because apt would reinstall the originals; a new image renews them.
-changed=$(chroot "$root" python3 - <<'END'
-import re
-path = '/var/lib/dpkg/status'
-paragraphs = open(path).read().split('\n\n')
-fields = lambda text: dict(re.findall(r'^(\S+): (.*)$', text, re.M))
-name = lambda dependency: re.split(r'[ :(|]', dependency)[0]
-stub = next(f for f in map(fields, paragraphs) if f.get('Package') == 'berth-notebook-stubs')
-unwanted = set(map(name, stub['Provides'].split(', ')))
-for i, text in enumerate(paragraphs):
-    depends = fields(text).get('Depends', '').split(', ')
-    keep = [d for d in depends if name(d) not in unwanted]
-    if keep != depends:
-        paragraphs[i] = re.sub(r'^Depends: .*$', lambda _: 'Depends: ' + ', '.join(keep), text, flags=re.M)
-        print(fields(text)['Package'])
-open(path, 'w').write('\n\n'.join(paragraphs))
-END
-)
-chroot "$root" dpkg --purge berth-notebook-stubs
-# shellcheck disable=SC2086  # a list of names
-chroot "$root" apt-mark hold $changed
-
-# 'pip install' works in notebooks. It writes to /usr/local, so no file of Debian is overwritten.
+# 'pip install' works in Debian's Python, too. It writes to /usr/local.
 printf '[global]\nbreak-system-packages = true\nroot-user-action = ignore\n' >"$root/etc/pip.conf"
 
-# Otherwise JupyterLab asks each user whether it may fetch news from the project's site.
-mkdir -p "$root/etc/jupyter/labconfig"
-printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":true}}\n' >"$root/etc/jupyter/labconfig/page_config.json"
-# Seconds between saves of an open notebook.
-printf '{"@jupyterlab/docmanager-extension:plugin":{"autosaveInterval":10}}\n' \
-  >"$root/etc/jupyter/labconfig/default_setting_overrides.json"
-chmod -R u=rwX,go=rX "$lab" "$root"/usr/lib/python3/dist-packages/kept_output.py \
-  "$root"/usr/lib/python3/dist-packages/berth_lab.py "$root/etc/jupyter"
+if [ $prefix = /opt/venv ]; then
+  chroot "$root" $prefix/bin/python -m compileall -q -j 0 "/$site"
+  # The image's own Jupyter, for an instance whose newer one does not start (start.sh). Hard links
+  # take no space, and whatever replaces a file leaves the other name.
+  cp -al "$root$prefix" "$root/opt/jupyter"
+  cp "$part/jupyter-of-image.sh" "$root/opt/jupyter/start"
+  chmod 0755 "$root/opt/jupyter/start"
+fi
 
 # Instances share the image, so it holds no host key; Berth makes one for each instance.
 rm -f "$root"/etc/ssh/ssh_host_*

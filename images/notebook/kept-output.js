@@ -1,12 +1,12 @@
 /**
  * A JupyterLab extension in the form that the page loads: no build is needed. When a notebook
  * connects to its kernel, the extension inserts the output that arrived without a page into the
- * cells, and follows the output of cells that still run (kept_output.py). It also shortens the
- * start of the page.
+ * cells, and follows the output of cells that still run (kept_output.py). It also shows the
+ * launcher sooner, and what the server has to say.
  */
 (() => {
   const NAME = 'berth-kept-output';
-  const CUT = '\n[what came then, with no page there, was more than is kept]\n';
+  const CUT = '\n[what came here, with no page there, was more than is kept]\n';
   let shared = {};
 
   /** A module of JupyterLab's own: tokens and signals must be the very same. */
@@ -18,6 +18,7 @@
     requires: [INotebookTracker],
     activate(app, tracker) {
       showLauncher(app);
+      showNotice(app);
       const settings = app.serviceManager.serverSettings;
       tracker.widgetAdded.connect((_, panel) => {
         const follow = (kernel) => {
@@ -35,7 +36,9 @@
         let hear = (message) => early.push(message);
         kernel.iopubMessage.connect((_, message) => hear(message));
         await panel.context.ready;
-        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}`;
+        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}${
+          panel.context.model.collaborative ? '&shared=1' : ''
+        }`;
         const answer = await ServerConnection.makeRequest(address, {}, settings);
         const { runs } = answer.ok ? await answer.json() : { runs: [] };
         hear = (message) => {
@@ -45,7 +48,7 @@
           heard.add(message.header.msg_id);
           show(run, message);
         };
-        for (const { id, cell: cellId, done, cut, messages } of runs) {
+        for (const { id, cell: cellId, done, messages, heard: known } of runs) {
           const cell = panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === cellId);
           if (cell === undefined) continue;
           const run = { cell, future: { msg: { header: { msg_id: id } }, dispose() {} }, count: null };
@@ -55,8 +58,10 @@
           cell.model.executionCount = null;
           cell.outputArea.future = run.future;
           cell.setPrompt('*');
-          for (const message of messages) hear(message);
-          if (cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+          for (const message of messages)
+            if (message.cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+            else show(run, message);
+          for (const message of known) heard.add(message);
           if (done) finish(run);
         }
         for (const message of early) hear(message);
@@ -93,19 +98,12 @@
     void restored.then(show);
   }
 
-  /**
-   * JupyterLab starts with a second of waiting: all plugins wait until settings are loaded, and
-   * settings with a transformation wait for the plugin that registers it, until a timeout. Such
-   * settings are left to their plugins, as after the timeout.
-   */
-  function preloadWithoutWait(registry) {
-    const preload = registry._preload;
-    registry._preload = function (plugins) {
-      return preload.call(
-        this,
-        plugins.filter(({ schema }) => !schema['jupyter.lab.transform']),
-      );
-    };
+  /** What Jupyter's server has to say to the user (berth_lab.py). */
+  function showNotice({ commands, restored }) {
+    const config = JSON.parse(document.getElementById('jupyter-config-data')?.textContent ?? '{}');
+    if (!config.berthNotice) return;
+    const notice = { message: config.berthNotice, type: 'warning', options: { autoClose: false } };
+    void restored.then(() => commands.execute('apputils:notify', notice));
   }
 
   (window._JUPYTERLAB ??= {})[NAME] = {
@@ -113,12 +111,10 @@
       shared = scope;
     },
     async get() {
-      const [{ INotebookTracker }, { ServerConnection }, { SettingRegistry }] = [
+      const [{ INotebookTracker }, { ServerConnection }] = [
         await moduleOf('@jupyterlab/notebook'),
         await moduleOf('@jupyterlab/services'),
-        await moduleOf('@jupyterlab/settingregistry'),
       ];
-      preloadWithoutWait(SettingRegistry.prototype);
       return () => ({ __esModule: true, default: plugin(INotebookTracker, ServerConnection) });
     },
   };

@@ -4,11 +4,16 @@ cell and stores nothing: a page that is reloaded, or opened the next morning, ne
 extension keeps each run of a cell until a page that follows the run was present at its end. A page
 that opens a notebook asks for the kept output, and follows the runs in progress (kept-output.js).
 
-    GET <base>/berth/kept/<kernel>?session=<session of the page's kernel connection>
-    {"runs": [{"id", "cell", "done", "cut", "messages"}]}
+    GET <base>/berth/kept/<kernel>?session=<session of the page's kernel connection>[&shared=1]
+    {"runs": [{"id", "cell", "done", "messages", "heard"}]}
+
+`messages` has {"cut": true} where some are left out; texts in a row are one. `heard` are ids of
+messages that may have reached the page before the answer. `shared`: the document is shared by its
+pages (jupyter-collaboration).
 """
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from time import monotonic
 
 from jupyter_client.session import Session
 from jupyter_server.base.handlers import APIHandler
@@ -16,28 +21,139 @@ from jupyter_server.services.kernels.connection.base import deserialize_msg_from
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-# Limits of a kernel; the oldest runs are dropped. A longer run is kept up to its limit, with `cut`.
+# Limits of a kernel; the oldest runs are dropped.
 MOST_RUNS = 50
 MOST_BYTES = 32 * 1024 * 1024
-MOST_BYTES_OF_A_RUN = 8 * 1024 * 1024
-SHOWN = {"stream", "display_data", "execute_result", "error", "clear_output", "update_display_data", "execute_input"}
+# Limits of a run, of texts and of all else: what came first, and what came last. A page shows this
+# within a second.
+FIRST_BYTES = {"text": 64 * 1024, "figure": 1024 * 1024}
+MOST_BYTES_OF_A_RUN = {"text": 1024 * 1024, "figure": 8 * 1024 * 1024}
+# A message costs this much, apart from its content.
+MESSAGE_BYTES = 512
+# Ids of recent messages, which a page may have heard already when it asks.
+RECENT = 4096
+TEXTS = {"stream", "error"}
+SHOWN = TEXTS | {"display_data", "execute_result", "clear_output", "update_display_data", "execute_input"}
+
+
+class Message:
+    """Of the kernel, unparsed; that of a stream has the texts of those that came next, too."""
+
+    def __init__(self, kind, parts, content, text=None):
+        self.kind, self.parts = kind, parts
+        self.of = "text" if kind in TEXTS else "figure"
+        self.name = content.get("name") if kind == "stream" else None
+        self.texts = deque([text]) if kind == "stream" else None
+        self.bytes = MESSAGE_BYTES + len(parts["content"] if text is None else text)
+
+    def public(self):
+        message = {name: json.loads(part) for name, part in self.parts.items()}
+        if self.texts is not None:
+            message["content"]["text"] = "".join(self.texts)
+        return message
 
 
 class Run:
     def __init__(self, cell, session):
         self.cell = cell
         self.followers = {session}
-        self.messages = []
-        self.bytes = 0
-        self.cut = False
+        self.recent = deque(maxlen=RECENT)
+        self.input = []
         self.done = False
+        self.clear()
+
+    def clear(self):
+        """What was shown before the output was cleared is not shown any more."""
+        self.first, self.last = [], deque()
+        self.updates = {}
+        self.bytes = {"text": 0, "figure": 0}
+        self.first_full = self.clears = self.cut = False
+
+    def size(self):
+        return sum(self.bytes.values())
+
+    def add(self, kind, parts, content):
+        if kind == "execute_input":
+            self.input = [Message(kind, parts, content)]
+            return
+        if self.clears or (kind == "clear_output" and not content.get("wait")):
+            self.clear()
+        self.clears = kind == "clear_output" and bool(content.get("wait"))
+        if kind == "stream":
+            self.add_text(parts, content)
+            return
+        message = Message(kind, parts, content)
+        # Of a display that changes, the last state is kept.
+        display = content.get("transient", {}).get("display_id") if kind == "update_display_data" else None
+        former = self.updates.get(display)
+        if former is not None:
+            self.bytes["figure"] += message.bytes - former.bytes
+            former.parts, former.bytes = message.parts, message.bytes
+        else:
+            self.append(message)
+            if display is not None:
+                self.updates[display] = message
+        self.drop()
+
+    def add_text(self, parts, content):
+        text = content["text"]
+        if not self.first_full:
+            room = FIRST_BYTES["text"] - self.bytes["text"]
+            self.append_text(parts, content, text[:room])
+            text = text[room:]
+            self.first_full = text != ""
+        if text != "":
+            self.append_text(parts, content, text)
+        self.drop()
+
+    def append_text(self, parts, content, text):
+        messages = self.last if self.first_full else self.first
+        before = messages[-1] if messages else None
+        if before is None or before.name != content["name"]:
+            self.append(Message("stream", parts, content, text))
+            return
+        before.texts.append(text)
+        before.bytes += len(text)
+        self.bytes["text"] += len(text)
+
+    def append(self, message):
+        if self.bytes[message.of] + message.bytes > FIRST_BYTES[message.of] + MESSAGE_BYTES:
+            self.first_full = True
+        (self.last if self.first_full else self.first).append(message)
+        self.bytes[message.of] += message.bytes
+
+    def drop(self):
+        for of, most in MOST_BYTES_OF_A_RUN.items():
+            while self.bytes[of] > most:
+                message = next((each for each in self.last if each.of == of), None)
+                if message is None:
+                    break
+                self.cut = True
+                size = self.bytes[of] - most
+                if message.texts is None or (len(message.texts) == 1 and len(message.texts[0]) <= size):
+                    size = message.bytes
+                    self.last.remove(message)
+                    self.updates = {id: each for id, each in self.updates.items() if each is not message}
+                elif len(message.texts[0]) > size:
+                    message.texts[0] = message.texts[0][size:]
+                    message.bytes -= size
+                else:
+                    size = len(message.texts.popleft())
+                    message.bytes -= size
+                self.bytes[of] -= size
+
+    def public(self, since):
+        notes = [{"cut": True}] if self.cut else []
+        messages = [each.public() for each in self.input + self.first]
+        messages += notes + [each.public() for each in self.last]
+        return {"messages": messages, "heard": [id for at, id in self.recent if at >= since]}
 
 
 class Kept:
     def __init__(self):
         self.runs = {}
         self.streams = {}
-        self.pages = set()
+        self.pages = {}
 
     def asked(self, kernel, session, message):
         if isinstance(message, bytes):
@@ -61,39 +177,46 @@ class Kept:
         while len(runs) > MOST_RUNS:
             runs.popitem(last=False)
 
-    def said(self, kernel, parts):
-        header, parent, metadata, content = parts[1:5]
+    def said(self, kernel, frames):
+        header, parent, metadata, content = frames[1:5]
         runs = self.runs.get(kernel)
         run = runs and runs.get(json.loads(parent).get("msg_id"))
         if not run:
             return
-        kind = json.loads(header)["msg_type"]
+        head = json.loads(header)
+        kind = head["msg_type"]
         if kind == "status" and json.loads(content)["execution_state"] == "idle":
             run.done = True
-            if any((kernel, session) in self.pages for session in run.followers):
+            if self.is_followed(kernel, run):
                 del runs[json.loads(parent)["msg_id"]]
-        if kind not in SHOWN or run.cut:
+        if kind not in SHOWN:
             return
-        run.bytes += len(content)
-        if run.bytes > MOST_BYTES_OF_A_RUN:
-            run.cut = True
-            return
-        message = {"header": header, "parent_header": parent, "metadata": metadata, "content": content}
-        run.messages.append({name: json.loads(part) for name, part in message.items()})
-        while sum(each.bytes for each in runs.values()) > MOST_BYTES:
+        run.recent.append((monotonic(), head["msg_id"]))
+        parts = {"header": header, "parent_header": parent, "metadata": metadata, "content": content}
+        run.add(kind, {name: bytes(part) for name, part in parts.items()}, json.loads(content))
+        while sum(each.size() for each in runs.values()) > MOST_BYTES:
             runs.popitem(last=False)
 
-    def told(self, kernel, session):
-        """What a page does not know of that has come since; it follows what still runs."""
+    def is_followed(self, kernel, run):
+        return any((kernel, session) in self.pages for session in run.followers)
+
+    def told(self, kernel, session, shared):
+        """
+        What a page does not know of that has come since; it follows what still runs. Pages that
+        share a document show the output of one of them, so that another must not insert it, too.
+        """
         runs = self.runs.get(kernel, {})
-        new = [(id, run) for id, run in runs.items() if session not in run.followers]
+        new = [
+            (id, run)
+            for id, run in runs.items()
+            if session not in run.followers and not (shared and self.is_followed(kernel, run))
+        ]
+        since = self.pages.get((kernel, session), 0)
         for id, run in new:
             run.followers.add(session)
             if run.done:
                 del runs[id]
-        return [
-            {"id": id, "cell": run.cell, "done": run.done, "cut": run.cut, "messages": run.messages} for id, run in new
-        ]
+        return [{"id": id, "cell": run.cell, "done": run.done, **run.public(since)} for id, run in new]
 
     def watch(self, manager, kernel):
         whole = manager.get_kernel(kernel)
@@ -127,11 +250,11 @@ def _load_jupyter_server_extension(app):
 
     class Followed(app.web_app.settings["kernel_websocket_connection_class"]):
         def connect(self):
-            kept.pages.add((self.kernel_id, self.session.session))
+            kept.pages[self.kernel_id, self.session.session] = monotonic()
             return super().connect()
 
         def disconnect(self):
-            kept.pages.discard((self.kernel_id, self.session.session))
+            kept.pages.pop((self.kernel_id, self.session.session), None)
             return super().disconnect()
 
         def handle_incoming_message(self, message):
@@ -143,7 +266,8 @@ def _load_jupyter_server_extension(app):
     class KeptHandler(APIHandler):
         @web.authenticated
         def get(self, kernel):
-            self.finish(json.dumps({"runs": kept.told(kernel, self.get_query_argument("session"))}))
+            session, shared = self.get_query_argument("session"), self.get_query_argument("shared", "") == "1"
+            self.finish(json.dumps({"runs": kept.told(kernel, session, shared)}))
 
     app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, r"/berth/kept/([\w-]+)"), KeptHandler)])
 

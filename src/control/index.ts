@@ -47,6 +47,7 @@ export type { RegionToOpen } from './regions/region-engine.ts';
 export type { ServedRegions } from './regions/served-regions.ts';
 export { makeTimedSeal } from './kernel/seal.ts';
 export { addressBucket } from './access/address-bucket.ts';
+export { makeLoopbackDial } from './access/routing/loopback.ts';
 export { makeRevocations } from './access/routing/revocations.ts';
 export type { VolumePath, ReadableFile } from './storage/files.ts';
 

@@ -18,6 +18,7 @@ import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts'
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
+import type { ImageFacts } from '../domain/regions/image-facts.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
 import type { NodePort } from '../domain/compute/instance.ts';
 import type { Space } from '../domain/storage/pool.ts';
@@ -71,6 +72,8 @@ export interface EngineSpec {
   /** `<instanceId>-0` (docs/interface.md, decisions). */
   hostname: string;
   imageRef: string;
+  /** Only the container has the root disk: without a container `busy`, and none is created. */
+  mustExist?: boolean | undefined;
   /** Login of the image's registry, for engines whose hosts pull the image themselves. */
   imageCredentials?: RegistryCredentials | undefined;
   cpuMilli: number;
@@ -105,6 +108,8 @@ export interface EngineSpec {
   nodePortAddress: string;
   /** Read-only under `/etc/berth/`, with entry point `start`. `ensure` replaces changed files. */
   files: ControlFile[];
+  /** Command and user of the image in place of the entry point `start`. */
+  imageCommand?: { words: readonly string[]; hasShell: boolean } | undefined;
 }
 
 export interface ControlFile {
@@ -155,6 +160,11 @@ export interface OwnedObject {
   docker?: 'running' | 'stopped';
 }
 
+/** Answer of a registry with the image; digest '' where unknown. */
+export interface ImageAnswer {
+  digest: string;
+}
+
 /** Registry login. Never in a log, a message, or the cause of a fault. */
 export interface RegistryCredentials {
   username: string;
@@ -197,6 +207,8 @@ export interface Usage {
   /** Threads included, as in the limit. */
   processes: number | null;
   processLimit: number | null;
+  /** Processes of the run that the kernel killed for want of memory; absent: unknown. */
+  memoryKills?: number | undefined;
   /** An entry per GPU; null without GPUs, or when unreadable. */
   gpus: GpuUsage[] | null;
   /**
@@ -223,14 +235,14 @@ export interface GpuUsage extends CardFigures {
 
 /**
  * `console`: output, at most the last 10 MB. `init`, `start`: first 10 MiB of the init script and
- * of the start command in this run, only of a running instance.
+ * of the start command in this run, `notebook`: of its notebook server, only of a running instance.
  */
 export type EngineLogSource = Exclude<LogSource, 'events'>;
 
 export interface LogRange {
   /**
-   * Inclusive, epoch milliseconds of the engine's clock. Ignored for `init` and `start`, logs
-   * without times.
+   * Inclusive, epoch milliseconds of the engine's clock. Ignored for logs without times: all but
+   * `console`.
    */
   sinceMs?: number | undefined;
   /** Exclusive; otherwise as `sinceMs`. */
@@ -240,7 +252,7 @@ export interface LogRange {
 }
 
 export interface LogLine {
-  /** Start of the line, epoch milliseconds of the engine's clock; null for `init` and `start`. */
+  /** Start of the line, epoch milliseconds of the engine's clock; null but for `console`. */
   atMs: number | null;
   /** Without line end. Invalid UTF-8 becomes U+FFFD; control characters stay. */
   text: string;
@@ -362,7 +374,10 @@ export interface Engine {
    * Asks the registry for an image that the engine need not have. Transfers no layers. False: this
    * engine cannot ask. Faults as `ensureImage`; `rejected` for another architecture.
    */
-  checkImage(ref: string, signal: AbortSignal, credentials?: RegistryCredentials): Promise<boolean>;
+  checkImage(ref: string, signal: AbortSignal, credentials?: RegistryCredentials): Promise<ImageAnswer | false>;
+
+  /** Describes a present image. Null: absent, or unknown to this engine. */
+  describeImage(ref: string, signal: AbortSignal): Promise<ImageFacts | null>;
 
   /** Uploads a local image to the registry. Faults as `ensureImage`; `not_found`: not local. */
   pushImage(ref: string, onProgress: OnProgress, signal: AbortSignal, credentials?: RegistryCredentials): Promise<void>;

@@ -28,7 +28,12 @@ kill $!`;
 
 export type ScriptSource = Exclude<EngineLogSource, 'console'>;
 
-const scriptFiles: Readonly<Record<ScriptSource, string>> = { init: 'init-script', start: 'start-command' };
+const scriptFiles: Readonly<Record<ScriptSource, string>> = {
+  init: 'init-script',
+  start: 'start-command',
+  // Never empty. The log ends with the instance.
+  notebook: 'notebook-token',
+};
 
 export interface ScriptLogOptions {
   source: ScriptSource;

@@ -81,6 +81,7 @@ const whole = (min: number, max: number, bounds = `${min} to ${max}`) =>
     .int()
     .min(min)
     .max(max);
+const hoursOrNull = (hours: number | undefined): number | null => (hours === undefined ? null : hours * 3_600_000);
 const wholeUpTo = (max: number) => whole(1, max);
 const idleSeconds = whole(0, DAY_SECONDS, `0 (no limit) to ${DAY_SECONDS}`);
 
@@ -202,6 +203,7 @@ const schema = z.object({
   BERTH_ACCOUNT_POOL_PERCENT: z.coerce.number().min(1).max(100).default(80),
   BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),
   BERTH_SPOT_GRACE_SECONDS: z.coerce.number().min(0).max(540).default(120),
+  BERTH_SAVE_ROOT_DISK_HOURS: wholeUpTo(YEAR_HOURS).optional(),
   BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
   BERTH_POOL: poolConfig.optional(),
   BERTH_POOL_FILESYSTEM: poolConfig.optional(),
@@ -353,7 +355,8 @@ function configOf(data: Settings) {
     diskReserveShare: data.BERTH_DISK_RESERVE_PERCENT === undefined ? null : data.BERTH_DISK_RESERVE_PERCENT / 100,
     accountPoolShare: data.BERTH_ACCOUNT_POOL_PERCENT / 100,
     /** Longest run of an instance; null: unlimited. */
-    maxRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
+    maxRunMs: hoursOrNull(data.BERTH_MAX_RUN_HOURS),
+    saveRootDiskAfterMs: hoursOrNull(data.BERTH_SAVE_ROOT_DISK_HOURS),
     spotGraceMs: data.BERTH_SPOT_GRACE_SECONDS * 1_000,
     /** Idle stop of new instances; null: none. */
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,

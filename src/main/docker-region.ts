@@ -13,7 +13,7 @@ export interface DockerRegion {
   rulesOf: (pool: PoolSettings) => Omit<PoolDrivers, 'storage'>;
   secret: string | null;
   /** Builds an image of Berth on this machine, and sends it to the engine. */
-  buildImageFor: (endpoint: Endpoint) => BuildLocalImage;
+  buildImageFor: (endpoint: Endpoint, log: Log) => BuildLocalImage;
   /** Image of the helper container that reads cards. */
   cards: { image: string };
   linkLocal: LinkLocal;
@@ -35,7 +35,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
     installation,
     stateFolder: null,
     helperImage,
-    buildLocalImage: region.buildImageFor(endpoint),
+    buildLocalImage: region.buildImageFor(endpoint, region.log),
     cards,
     linkLocal,
     // Devices, kernel and memory of this machine are not the engine's.

@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { EngineFault } from '../domain/regions/engine-fault.ts';
 import type { RegionId } from '../domain/kernel/ids.ts';
+import type { Log } from '../control/kernel/logger.ts';
 import type { RegionDrivers } from '../control/kernel/regions.ts';
 import type { Endpoint } from '../docker/docker-client.ts';
 import type { Engine } from '../engines/contract.ts';
@@ -20,6 +21,7 @@ import { HOST_MEMORY_MIB, type OfferedImage } from './first-run.ts';
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
 const SMALL_NOTEBOOK = 'notebook-small';
+const PYTORCH_NOTEBOOK = 'notebook-pytorch';
 const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
@@ -63,6 +65,7 @@ export async function makeDrivers(
   const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
+  const jupyterConfig = await readFile(join(IMAGES_FOLDER, 'jupyter_server_config.py'), 'utf8');
   return {
     drivers: {
       regionId: region,
@@ -76,6 +79,7 @@ export async function makeDrivers(
       hostMemoryMiB: isCluster ? 0 : HOST_MEMORY_MIB,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
+      jupyterConfig,
       instanceNetwork: {
         ...(await readInstanceNetwork(config)),
         script: await readFile(join(IMAGES_FOLDER, 'networks.sh'), 'utf8'),
@@ -96,6 +100,12 @@ export async function makeDrivers(
             name: 'JupyterLab (Debian, small)',
             ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK)),
             tags: ['jupyterlab', 'python3', 'ssh'],
+          },
+          {
+            key: 'notebook-pytorch',
+            name: 'JupyterLab (Debian, PyTorch)',
+            ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, PYTORCH_NOTEBOOK)),
+            tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'pytorch', 'cuda', 'gcc', 'ssh'],
           },
         ],
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
@@ -125,7 +135,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     endpoint,
     installation,
     stateFolder: join(config.dataFolder, 'control-files'),
-    buildLocalImage: buildImageFor(endpoint),
+    buildLocalImage: buildImageFor(endpoint, log),
     dockerInside:
       config.dockerInside === null
         ? undefined
@@ -141,7 +151,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
 
 /** Builds an image of Berth on this machine, and sends it to the engine. */
 export const buildImageFor =
-  (endpoint: Endpoint): BuildLocalImage =>
+  (endpoint: Endpoint, log: Pick<Log, 'warn'>): BuildLocalImage =>
   async (ref, onProgress, signal) => {
     const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
     const { makeDockerClient } = await import('../docker/docker-client.ts');
@@ -152,6 +162,7 @@ export const buildImageFor =
     const made = [
       { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE) },
       { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK) },
+      { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE, PYTORCH_NOTEBOOK) },
       { folder: DOCKER_RECIPE, recipe: await readRecipe(DOCKER_RECIPE) },
     ];
     const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
@@ -162,7 +173,9 @@ export const buildImageFor =
     }
     const { docker, stop } = makeDockerClient(endpoint);
     try {
-      await buildRecipe({ docker, ...found, signal, onProgress });
+      const onWarning = (reason: string): void =>
+        log.warn({ image: ref, reason }, 'the image has the Python packages of Debian: PyPI could not be reached');
+      await buildRecipe({ docker, ...found, signal, onProgress, onWarning, environment: process.env });
     } finally {
       stop();
     }

@@ -223,7 +223,7 @@ export async function offerImage(
       const added = { ...facts, id, isPublic: true, type: 'notebook', createdAtMs: nowMs, version, isRetired: false };
       await insertManagedImage(tx, added);
     } else if (stored.ref !== facts.ref && [stored.ref, facts.ref].every((ref) => ref.startsWith(LOCAL_PREFIX)))
-      await writeManagedImage(tx, { ...stored, ref: facts.ref, version });
+      await writeManagedImage(tx, { ...stored, ref: facts.ref, version }, { isOtherRef: true });
     return id;
   });
 }

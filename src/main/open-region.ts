@@ -48,6 +48,7 @@ type Common = Pick<
   | 'archiveCredentials'
   | 'savedPrefix'
   | 'startScript'
+  | 'jupyterConfig'
   | 'instanceNetwork'
 >;
 
@@ -160,6 +161,7 @@ const commonOf = ({ sharedDiskGB, archivePrefix, archivePushed, archiveCredentia
   archiveCredentials,
   savedPrefix: of.savedPrefix,
   startScript: of.startScript,
+  jupyterConfig: of.jupyterConfig,
   instanceNetwork: of.instanceNetwork,
 });
 

@@ -83,7 +83,7 @@ interface InstancePort {
 /** Gateway URLs of a port; `host` is null in path mode. */
 export const portUrls = (
   { gatewayUrl, portDomain }: Addresses,
-  { instanceId, port }: InstancePort,
+  { instanceId, port }: { instanceId: string; port: number | string },
 ): { path: string; host: string | null } => ({
   path: `${gatewayUrl}/forward/${instanceId}/${port}/`,
   host: portDomain === null ? null : `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}/`,

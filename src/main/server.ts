@@ -121,6 +121,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
+  sayPathMode(served, log);
   warnOfUnservedPorts(served, config, gatewayPort, log);
   warnOfTrustedInstances(config.trustedProxies, log);
   await gateway?.attach({
@@ -293,6 +294,7 @@ async function makeRunningControl(
       idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs),
     },
     idleLimits,
+    saveRootDiskAfterMs: config.saveRootDiskAfterMs,
     spotGraceMs: config.spotGraceMs,
     reservesForGpus: config.reservesForGpus,
     eventRetentionMs: config.eventRetentionMs,
@@ -452,6 +454,13 @@ function warnOfSharedParent(domain: string | null, log: Logger): void {
   if (domain === null) return;
   const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Set another domain for instances (BERTH_DOMAIN) or for the API (BERTH_API_URL)`;
   log.warn({ domain }, text);
+}
+
+function sayPathMode({ portDomain }: Addresses, log: Logger): void {
+  if (portDomain !== null) return;
+  const text =
+    'BERTH_DOMAIN has no wildcard: pages of ports are shown in a sandbox to all but the owner of the instance, where apps such as Gradio and Streamlit stay blank. People can pass on node ports instead; BERTH_DOMAIN=*.gpu.example.org gives each port a host of its own';
+  log.info(text);
 }
 
 function warnOfUnservedPorts(addresses: Addresses, config: Config, gatewayPort: number, log: Logger): void {

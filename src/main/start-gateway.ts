@@ -2,10 +2,11 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding } from '../control/index.ts';
+import { makeLoopbackDial, type Forwarding } from '../control/index.ts';
 import { makeTerminalHost } from '../control/compute/inside/terminals/local-host.ts';
 import { realTime } from '../control/kernel/time.ts';
-import { makeGateway, type Gateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
+import { makeGateway, type Gateway } from '../edge/gateway/gateway.ts';
+import type { GatewayDeps } from '../edge/gateway/gateway-deps.ts';
 import type { Engine } from '../engines/contract.ts';
 import { followLink } from '../edge/link/follow-control.ts';
 import { serveTerminals } from '../edge/link/terminal-server.ts';
@@ -107,6 +108,7 @@ export async function startGateway({
   const forwarding: Forwarding = {
     ...following.forwarding,
     dial: (id, port, signal) => engine.dial(id, port, signal),
+    dialLoopback: makeLoopbackDial(engine),
   };
   await checkSsh2();
   const { sshFiles: files } = await readFileShares(config.role);

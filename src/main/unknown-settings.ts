@@ -10,6 +10,8 @@ export const foreignVariables: Readonly<Record<string, string>> = {
   // A server may run inside an instance.
   BERTH_INSTANCE_ID: 'src/domain/compute/own-variables.ts',
   BERTH_BASE_URL: 'src/domain/compute/own-variables.ts',
+  BERTH_PORT_PREFIX: 'src/domain/compute/own-variables.ts',
+  BERTH_PORT_URL: 'src/domain/compute/own-variables.ts',
   BERTH_NAME: 'images/start.sh',
   BERTH_TERMINAL: 'src/control/compute/inside/terminals/terminal-shell.ts',
   BERTH_TERMINAL_HOLDER: 'src/control/compute/inside/terminals/terminal-shell.ts',

@@ -20,6 +20,8 @@ export const migrations: readonly Migration[] = [
   fromFiles('0010-amortization'),
   fromFiles('0010-payment-claims'),
   fromFiles('0011-watches'),
+  fromFiles('0012-root-disks'),
+  fromFiles('0013-image-facts'),
 ];
 
 export async function openStore(options: {

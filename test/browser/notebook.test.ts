@@ -258,16 +258,15 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
     await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
     await expect.poll(() => page.locator('.jp-Launcher').count()).toBe(0);
 
-    const saved = page.waitForResponse(
-      async (answer) =>
-        answer.request().method() === 'PUT' && (answer.request().postData() ?? '').includes('IntSlider'),
-      { timeout: 60_000 },
-    );
+    const saved = (): Promise<string> =>
+      page.evaluate(
+        "fetch(JSON.parse(document.getElementById('jupyter-config-data').textContent).baseUrl + 'api/contents/Untitled.ipynb').then((answer) => answer.text())",
+      );
     await page.keyboard.type('import ipywidgets; ipywidgets.IntSlider(7, description="number")');
     await page.keyboard.press('Shift+Enter');
     await page.locator('.jp-OutputArea-output .widget-slider', { hasText: 'number' }).waitFor({ timeout: 60_000 });
     // Nobody saves; the page does.
-    await saved;
+    await expect.poll(saved, { timeout: 60_000 }).toContain('IntSlider');
     await page.reload();
     await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
     expect(await page.locator('.jp-Notebook .cm-content').allTextContents()).toEqual([

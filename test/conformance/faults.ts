@@ -21,6 +21,7 @@ const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<st
   listOwned: () => engine.listOwned(signal),
   ensureImage: () => engine.ensureImage(spec.imageRef, () => {}, signal),
   checkImage: () => engine.checkImage('127.0.0.1:9/a/b:1', signal),
+  describeImage: () => engine.describeImage(spec.imageRef, signal),
   pushImage: () => engine.pushImage(spec.imageRef, () => {}, signal),
   removeImage: () => engine.removeImage('berth.local/not-there:1', signal),
   saveImage: () => engine.saveImage(spec.id, 'berth.local/not-there:1', signal),

@@ -238,7 +238,7 @@ export function describeImages(current: () => Subject): void {
       reported.length = 0;
       for (const given of [undefined, wrongCredentials])
         expect((await expectFault(again.checkImage(ref, deadline(), given), 'denied')).reason).toBe('imageDenied');
-      expect(await again.checkImage(ref, deadline(), credentials)).toBe(true);
+      expect(await again.checkImage(ref, deadline(), credentials)).toMatchObject({ digest: expect.any(String) });
       await again.ensureImage(ref, tell, deadline(), credentials);
       expectProgress(reported);
       expect(await hasFile(subject, ref)).toBe(true);

@@ -65,6 +65,18 @@ export function describeLifecycle(current: () => Subject): void {
       await expectKept(subject, spec.id);
     });
 
+    it('makes no other container in place of one that has the only root disk', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      if (!(await engine.probe(deadline())).capabilities.keepsRootDisk) return;
+      const spec = subject.spec({ mustExist: true });
+      await expect(subject.ensure(spec)).rejects.toMatchObject({ kind: 'busy', retry: true });
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+      await subject.ensure({ ...spec, mustExist: false });
+      await engine.halt(spec.id, 5_000, deadline());
+      expectRunning(await subject.ensure(spec));
+    });
+
     it('finishes a container that was created and never started', async (context) => {
       const subject = current();
       skipWithout('halfMade', subject, context);

@@ -186,6 +186,8 @@ export function faultyEngine(life: ServerRun, region: SimulatedRegion): Engine {
       }),
     checkImage: (ref, signal, credentials) =>
       ask({ verb: 'checkImage', about: ref, signal, fn: (by) => engine.checkImage(ref, by, credentials) }),
+    describeImage: (ref, signal) =>
+      ask({ verb: 'describeImage', about: ref, signal, fn: (by) => engine.describeImage(ref, by) }),
     async pushImage(ref, onProgress, signal, credentials) {
       const fn = (by: AbortSignal): Promise<void> => engine.pushImage(ref, reported(onProgress), by, credentials);
       await ask({ verb: 'pushImage', about: ref, signal, fn });

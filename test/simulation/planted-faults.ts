@@ -184,9 +184,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/compute/instances/bring-up.ts',
-    find: 'state = await allotPorts(context, state, show);\n    const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });',
+    find: 'state = await allotPorts(context, state, show);\n    const spec = await engineSpec(context, state.instance);\n    const own = imageCommandOf(state.instance, images.ensured);\n    const request = { ...spec, ...own, imageCredentials: images.credentials };\n    const observation = await callEnsure(context, state.instance, request);',
     replace:
-      'const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });\n    state = await allotPorts(context, state, show);',
+      'const spec = await engineSpec(context, state.instance);\n    const own = imageCommandOf(state.instance, images.ensured);\n    const request = { ...spec, ...own, imageCredentials: images.credentials };\n    const observation = await callEnsure(context, state.instance, request);\n    state = await allotPorts(context, state, show);',
     suffers: 'a crash leaves a container that has no row and bills',
   },
   {

@@ -31,13 +31,17 @@ export const portAccessRequest = request('PortAccessRequest', {
   port,
   access: z
     .enum([...portAccesses, 'default'])
-    .describe('`signedIn`: any account; `default`: public for ports in `nodePorts`, else owner'),
+    .describe(
+      '`loopback`: the owner alone, also to a program that listens on 127.0.0.1 or ::1 only; `signedIn`: any account; `default`: public for ports in `nodePorts`, else owner',
+    ),
 });
 
 const portAddress = answer('PortAddress', { address: text('IP address'), port: integer('Forwarded port') });
 const listedPort = answer('PortAccess', {
   port: integer('Port inside the instance'),
-  access: z.enum(portAccesses).describe('Access in force; `signedIn`: any account'),
+  access: z
+    .enum(portAccesses)
+    .describe('Access in force; `loopback`: the owner, also to programs on loopback; `signedIn`: any account'),
   isDefault: flag('Whether the access is the default'),
   pathUrl: z.url().describe('URL at the gateway'),
   hostUrl: z.url().nullable().describe('URL with a host of its own; null without such hosts'),
@@ -84,7 +88,8 @@ export const unshareRequest = request('UnsharePortRequest', {
 export const portRoutes = {
   setPortAccess: jsonRoute('/instance/port/access', portAccessRequest, portAccessAnswer, {
     lasting: { scope: 'instances' },
-    summary: 'Set the access to a port through the gateway: owner, any account (signedIn), public or default',
+    summary:
+      'Set the access to a port through the gateway: owner, owner with loopback, any account (signedIn), public or default',
     source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
   listPorts: readRoute('/instance/port/list', instanceIdBody, portListAnswer, {

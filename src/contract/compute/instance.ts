@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { chargeModes } from '../../domain/regions/catalog.ts';
 import { MAX_UNITS } from '../../domain/money/paid-time.ts';
+import { notebookStates } from '../../domain/compute/notebook-state.ts';
 import { actions, diagnoses, instanceStatuses, phases } from '../../domain/compute/instance-states.ts';
 import {
   answer,
@@ -117,9 +118,18 @@ export const launchRequest = request('LaunchRequest', {
   nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
   ...environmentFields,
   startCommand: script.describe('Script that runs as root at every start; may be empty').optional(),
+  runImageCommand: z
+    .boolean()
+    .describe("Run the image's own command as its user in its folder, without Berth's start script")
+    .optional(),
   labels: newLabels,
 });
 export type LaunchRequest = z.output<typeof launchRequest>;
+
+export const newRootDisk = z
+  .boolean()
+  .default(false)
+  .describe('Start from the image, or the last archive, if the root disk is lost; without effect otherwise');
 
 export const startRequest = request('StartRequest', {
   instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
@@ -127,6 +137,7 @@ export const startRequest = request('StartRequest', {
     .boolean()
     .default(false)
     .describe('Run without the GPUs of the type, at the price of its CPU cores, until the next start'),
+  newRootDisk,
 });
 export const updateRequest = request(
   'UpdateInstanceRequest',
@@ -297,6 +308,15 @@ export const instance = answer('Instance', {
   actions: z.array(z.enum(actions)).meta({ uniqueItems: true }).describe('Actions that the status allows now'),
   withoutGpu: flag('Whether its last start was without the GPUs of its type'),
   pendingChanges,
+  notebook: answer('NotebookServer', {
+    state: z
+      .enum(notebookStates)
+      .describe('`none`: the image has no Jupyter; `failed`: it does not start, and is tried again'),
+    text: text('Last line of its log at its last end; may be empty'),
+    endedAtUnixMs: integer('Last end of a server that was ready, Unix milliseconds; 0: none in this run'),
+  })
+    .nullable()
+    .describe('Notebook server; null while the instance is not `Running`, or if its state is not known'),
   labels: shownLabels,
 });
 export type InstanceObject = z.output<typeof instance>;
@@ -347,7 +367,7 @@ export const instanceRoutes = {
   start: operationRoute('/instance/start', startRequest, instanceIdAnswer, {
     errors: 'plain',
     summary: 'Start a stopped instance, with its pending changes',
-    source: `${decision('instances')}; withoutGpu is ours`,
+    source: `${decision('instances')}; withoutGpu and newRootDisk are ours`,
     waits: true,
   }),
   restart: act('restart', 'Restart a running instance, with its pending changes'),

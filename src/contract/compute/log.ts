@@ -9,14 +9,15 @@ export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';
 
 export const MAX_LOG_LINES = 5_000;
 export const DEFAULT_LOG_LINES = 1_000;
-const TIMED = 'the logs of the scripts keep no times: leave it out, and use tail, or limit and after';
-const isUntimed = (source: LogSource): boolean => source === 'init' || source === 'start';
+const TIMED = 'the logs of scripts and notebook keep no times: leave it out, and use tail, or limit and after';
+const isUntimed = (source: LogSource): boolean => source !== 'console' && source !== 'events';
 
 /** Cursors of each source, opaque to clients. */
 export const afterPatterns = {
   console: /^\d{1,15}\.[1-9]\d{0,8}$/,
   init: /^\d{1,15}$/,
   start: /^\d{1,15}$/,
+  notebook: /^\d{1,15}$/,
   events: /^\d{1,15}$/,
 } as const;
 
@@ -30,10 +31,10 @@ const range = {
   source: z
     .enum(logSources)
     .default('console')
-    .describe('Console, init script, start command or events of the instance'),
-  sinceUnixMs: timeMs.describe('First time, Unix milliseconds; not for `init` and `start`').optional(),
+    .describe('Console, init script, start command, notebook server or events of the instance'),
+  sinceUnixMs: timeMs.describe('First time, Unix milliseconds; for `console` and `events`').optional(),
   untilUnixMs: timeMs
-    .describe('End time, exclusive, Unix milliseconds; not for `init`, `start` or a stream')
+    .describe('End time, exclusive, Unix milliseconds; for `console` and `events`, not for a stream')
     .optional(),
   after: z
     .string()
@@ -109,7 +110,7 @@ function findConflict({
 }
 
 const logLineFields = {
-  atUnixMs: integerOrNull('Start of the line, Unix milliseconds; null for `init` and `start`'),
+  atUnixMs: integerOrNull('Start of the line, Unix milliseconds; null but for `console` and `events`'),
   text: text('Line without its end; invalid UTF-8 is U+FFFD, control characters stay'),
   cut: flag('Whether the line was cut after 16 KiB'),
 };

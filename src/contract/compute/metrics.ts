@@ -65,6 +65,7 @@ const sample = answer('MetricsSample', {
   writtenBytesPerSecond: figure('Bytes per second to block devices'),
   processes: figure('Processes and threads'),
   processLimit: figure('Limit of processes and threads'),
+  memoryKills: figure('Processes that the kernel has killed in this run for want of memory'),
   gpus: z.array(gpuSample).nullable().describe('One entry for each GPU; null if the GPUs could not be read'),
 });
 

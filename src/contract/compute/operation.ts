@@ -115,6 +115,7 @@ export const instanceGetAnswer = answer('GetInstanceAnswer', {
   operationId: textOrNull('Operation of the timeline; null if it has expired'),
   disks: z.array(disk).describe('Disks of the instance'),
   startCommand: text('Script that runs at every start; may be empty'),
+  runImageCommand: flag("Whether it runs the image's own command, without Berth's start script"),
   billing,
   operatorAction,
 });

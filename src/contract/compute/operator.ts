@@ -1,7 +1,7 @@
 /** Instances of all accounts for operators, and their actions. */
 import { z } from 'zod';
 import { answer, id, instanceIdBody, label, pagerAnswer, pagerRequest, plainText, request, text } from '../common.ts';
-import { instance, instanceIdAnswer } from './instance.ts';
+import { instance, instanceIdAnswer, newRootDisk } from './instance.ts';
 import { instanceSort, nameFilter, statusFilter } from '../list-filters.ts';
 import { operatorInstanceAnswer } from './operation.ts';
 import { operatorReadRoute, operatorRoute } from '../route.ts';
@@ -36,6 +36,7 @@ export const actRequest = request('OperatorActionRequest', target);
 export const startRequest = request('OperatorStartRequest', {
   ...target,
   withoutGpu: z.boolean().default(false).describe('Run without the GPUs of the type until the next start'),
+  newRootDisk,
 });
 
 export const operatorInstanceRoutes = {

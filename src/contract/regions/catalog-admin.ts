@@ -190,6 +190,8 @@ export const managedImageUpdateRequest = request('UpdateCatalogImageRequest', {
   ...versioned,
   ...z.object(imageFields).partial().shape,
 });
+export const managedImageRefreshRequest = request('RefreshCatalogImageRequest', imageId);
+export const managedImageRefreshAnswer = answer('RefreshCatalogImageAnswer', { imageId: text('Image ID') });
 export const managedImageRetireRequest = request('RetireCatalogImageRequest', { ...imageId, ...versioned, ...retired });
 
 const managedImage = answer('ManagedImage', {
@@ -283,6 +285,10 @@ export const catalogAdminRoutes = {
     ...change,
     lasting,
     summary: 'Change name, reference or tags of an image for new launches (administrators)',
+  }),
+  refreshCatalogImage: adminRoute('/admin/image/refresh', managedImageRefreshRequest, managedImageRefreshAnswer, {
+    idempotent: true,
+    summary: 'Download what the registry has now for an image of the operator; instances stay (administrators)',
   }),
   retireCatalogImage: adminRoute('/admin/image/retire', managedImageRetireRequest, managedImageChangeAnswer, {
     ...change,

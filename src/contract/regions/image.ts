@@ -25,9 +25,33 @@ const stateFields = {
   progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
 };
 
+const digestFields = {
+  digest: text('Digest in the registry, as `sha256:…`; may be empty'),
+  isNewerAvailable: z
+    .boolean()
+    .describe('The registry has another image under the name; the next launch has it, and `/image/refresh` fetches it'),
+};
+
+const texts = (of: string) => z.array(z.string()).describe(of);
+const known = (of: string) => z.boolean().nullable().describe(`Whether it has ${of}; null when not known`);
+
+const imageDetails = answer('ImageDetails', {
+  entrypoint: texts('Entry point that the image declares'),
+  command: texts('Command that the image declares'),
+  user: text('User that the image declares; empty: root'),
+  workingDir: text('Folder that the image declares; may be empty'),
+  ports: z.array(z.number()).describe('TCP ports that the image declares'),
+  volumes: texts('Volumes that the image declares'),
+  healthCheck: texts('Health check that the image declares; may be empty'),
+  shell: known('`/bin/sh`, without which no instance starts'),
+  sshd: known('sshd; others get the built-in ssh server'),
+  jupyter: known('JupyterLab, Notebook or Jupyter Server'),
+});
+
 const regionImage = answer('RegionImage', {
   region: text('Region ID'),
   architecture: text('CPU architecture of the region; may be empty'),
+  ...digestFields,
   ...stateFields,
 });
 
@@ -39,7 +63,10 @@ const image = answer('Image', {
   tags: z.array(z.string()).nullable().describe('Tags, or null'),
   type: text('Kind of image'),
   ref: text('Reference the account registered; empty for images of the operator'),
-  sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
+  sizeBytes: decimal('Size, shared layers included; 0 before a region has the image'),
+  ...digestFields,
+  builtAtUnixMs: unixMs('Time at which the image was built; 0 when not known'),
+  details: imageDetails.nullable().describe('What the image declares and contains; null before a region has it'),
   ...stateFields,
   state: z.enum(imageStates).describe('Most telling state of `regions`; `Saving`: being saved from an instance'),
   regions: z.array(regionImage).describe('State in each region in which the image can be launched'),
@@ -104,6 +131,9 @@ export const imageRoutes = {
   }),
   deleteImage: operationRoute('/image/delete', imageIdBody, imageIdAnswer, {
     summary: 'Delete an image of your own',
+  }),
+  refreshImage: operationRoute('/image/refresh', imageIdBody, imageIdAnswer, {
+    summary: 'Download what the registry has now for an image of your own; instances keep what they have',
   }),
   createRegistry: jsonRoute('/registry/create', registryCreateRequest, registryCreateAnswer, {
     idempotent: true,

@@ -135,6 +135,7 @@ export function wireAccess(deps: Kernel & AccessOptions) {
     forwarding: {
       route: routes.route,
       dial: routes.dial,
+      dialLoopback: routes.dialLoopback,
       beginTraffic: parts.traffic.beginTraffic,
       redeem: makeRecordedRedeem({ ...deps, ...parts }),
       session: access.grants.session,

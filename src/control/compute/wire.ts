@@ -6,6 +6,7 @@ import { initialStopPolicy, type StopPolicyRules } from '../../domain/compute/st
 import type { AccessParts } from '../access/ports.ts';
 import type { DeliveryParts } from '../delivery/ports.ts';
 import { makeRegionTask, overlappingTask, task, type Kernel, type RegionDrivers, type Task } from '../kernel/ports.ts';
+import { makeActsDue } from '../../store/tables/due-acts.ts';
 import { saveSweep } from '../../store/tables/watches.ts';
 import type { MoneyParts } from '../money/ports.ts';
 import type { RegionParts } from '../regions/ports.ts';
@@ -14,6 +15,7 @@ import { makeEnforceMoney } from './auto-stop/enforce-money.ts';
 import { makeIdleDetector } from './auto-stop/idle-detector.ts';
 import { makeFollowWindow } from './auto-stop/off-peak-windows.ts';
 import { makeResume } from './auto-stop/resume-stopped.ts';
+import { makeSaveRootDisk } from './auto-stop/save-root-disks.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopPolicies, type StopPolicies } from './auto-stop/stop-policy.ts';
 import { makeTimedStop } from './auto-stop/timed-stops.ts';
@@ -28,7 +30,7 @@ import type { TerminalHost } from './inside/terminals/terminal-host.ts';
 import { makeTerminals, type Terminals } from './inside/terminals/terminals.ts';
 import { makeAction, makeStopAutomatically } from './instances/actions.ts';
 import { makeApplyEgress, makeEgressUseCases, type EgressUseCases } from './instances/egress.ts';
-import { makeEnvironments, makeVariables, type Environments } from './instances/environment.ts';
+import { makeEnvironments, makeVariables, type Environments, type VariablesDeps } from './instances/environment.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeHealthChecks } from './instances/health.ts';
 import { makeReadInstances, type ReadInstancesDeps, type Instances } from './instances/instances.ts';
@@ -46,12 +48,14 @@ import { sweepRegion } from './orphans/sweep.ts';
 import { makeQuoteSigner } from './quotes/quote-signature.ts';
 import { makeQuotes, type Quotes } from './quotes/quotes.ts';
 
-export interface ComputeOptions extends Pick<ReadInstancesDeps, 'openUrl'> {
+export interface ComputeOptions extends Pick<ReadInstancesDeps, 'openUrl'>, Pick<VariablesDeps, 'portUrls'> {
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   stopPolicyRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
   orphans?: OrphanPolicy;
+  /** Stopped time until an archive; default: never. */
+  saveRootDiskAfterMs?: number | null;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
 }
@@ -95,6 +99,7 @@ function makeParts(parts: Given) {
     ...parts,
     idleLimits,
     orphans: parts.orphans ?? defaultOrphanPolicy,
+    saveRootDiskAfterMs: parts.saveRootDiskAfterMs ?? null,
     stopPolicyRules,
     firstStopPolicy: initialStopPolicy(stopPolicyRules),
     quoteSigner: makeQuoteSigner(parts.secretsKey),
@@ -134,6 +139,7 @@ export function wireCompute(given: Given) {
       reclaim: makeTimedStop('reclaim', stopAutomatically),
       resume: makeResume(deps),
       window: makeFollowWindow(deps),
+      saveRootDisk: makeSaveRootDisk(deps),
       disable: makeStopDisabled(deps),
       deleteAccount: makeDeleteAccounts(deps),
       money: makeEnforceMoney(deps),
@@ -141,6 +147,8 @@ export function wireCompute(given: Given) {
     applyEgress,
     sweep,
     async takeOver(): Promise<void> {
+      // The setting may have changed.
+      await deps.store.write((tx) => makeActsDue(tx, 'saveRootDisk', deps.time.now()));
       await deps.health.takeOver();
       await idleDetector.takeOver();
     },

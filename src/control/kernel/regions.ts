@@ -35,6 +35,8 @@ export interface RegionDrivers {
   savedPrefix: string;
   archiveCredentials?: RegistryCredentials | undefined;
   startScript: string;
+  /** Settings of Jupyter's server: `images/jupyter_server_config.py`. */
+  jupyterConfig: string;
   instanceNetwork?: InstanceNetwork | undefined;
   /** `probe`: the last answer; null before the first. */
   health: { probe: Probe | null; answers: boolean; text: string };

@@ -4,11 +4,13 @@ import { Refusal } from '../../domain/kernel/refusal.ts';
 import {
   countUsers,
   insertManagedImage,
+  lockManagedImage,
   managedImageById,
   managedImages,
   writeManagedImage,
   type ManagedImage,
 } from '../../store/tables/catalog-rows.ts';
+import { requestRefresh } from '../../store/tables/images.ts';
 import type { Db } from '../../store/store.ts';
 import { uncheckedText, type CheckImage, type ImageCheck } from './images/check-image.ts';
 import { commonArchitecture, readOwnRef } from './images/images.ts';
@@ -22,7 +24,7 @@ import {
   type CatalogChangeDeps,
   type Versioned,
 } from './catalog-change.ts';
-import type { Caller, Mutation, Pager } from '../kernel/ports.ts';
+import { requestReconcile, type Caller, type Mutation, type Pager } from '../kernel/ports.ts';
 
 interface Fields {
   name: string;
@@ -50,6 +52,7 @@ export interface OfferedImages {
   list(pager: Pager): Promise<{ images: CatalogImage[]; totalEntries: number }>;
   create: Mutation<Fields, { image: CatalogImage; warnings: string[] }>;
   update: Mutation<Change & { [Name in keyof Fields]?: Fields[Name] | undefined }, ChangeAnswer>;
+  refresh: Mutation<{ imageId: string }, { imageId: string }>;
   retire: Mutation<Change & { retired: boolean }, ChangeAnswer>;
 }
 
@@ -90,14 +93,33 @@ export const makeOfferedImages = (deps: OfferedImageDeps): OfferedImages => ({
         throw new Refusal('field_missing', 'field "name" is not set; or send "ref" or "tags"');
       if (check) refuseUnfit(written ?? '', check);
       const warnings = check ? warningsOf(check) : [];
-      return write({ tx, caller, nowMs, dryRun, kind: 'image.updated' }, { ...before, ...sent }, warnings);
+      return write(
+        { tx, caller, nowMs, dryRun, kind: 'image.updated' },
+        { before, next: { ...before, ...sent } },
+        warnings,
+      );
     });
   },
 
+  refresh: (caller, { imageId: id }, idempotency) =>
+    requestReconcile(deps, { subject: 'image' }, caller.accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockManagedImage(tx, id);
+      if (!row) throw notOfOperator(id);
+      await requestRefresh(tx, row, nowMs);
+      const data = { name: row.name, ref: row.ref };
+      await recordChange(tx, caller, { kind: 'image.refreshWished', subjectId: id, data }, nowMs);
+      return { imageId: id };
+    }),
+
   retire: (caller, { imageId: id, version, dryRun, retired }, idempotency) =>
     changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
-      const next = { ...(await readImage(tx, id, version)), isRetired: retired };
-      return write({ tx, caller, nowMs, dryRun, kind: retired ? 'image.retired' : 'image.offered' }, next, []);
+      const before = await readImage(tx, id, version);
+      const next = { ...before, isRetired: retired };
+      return write(
+        { tx, caller, nowMs, dryRun, kind: retired ? 'image.retired' : 'image.offered' },
+        { before, next },
+        [],
+      );
     }),
 });
 
@@ -111,24 +133,26 @@ interface WriteContext {
 
 async function write(
   { tx, caller, nowMs, dryRun, kind }: WriteContext,
-  next: ManagedImage,
+  { before, next }: { before: ManagedImage; next: ManagedImage },
   warnings: string[],
 ): Promise<ChangeAnswer> {
   const affected = { ...(await countUsers(tx, { imageId: next.id })), atOtherPrice: 0 };
   if (dryRun) return { image: listed(next), affected, warnings };
   const written = { ...next, version: next.version + 1 };
-  await writeManagedImage(tx, written);
+  await writeManagedImage(tx, written, { isOtherRef: next.ref !== before.ref });
   await recordChange(tx, caller, { kind, subjectId: next.id, data: { name: next.name, ref: next.ref } }, nowMs);
   return { image: listed(written), affected, warnings };
 }
 
+const notOfOperator = (id: string): Refusal =>
+  new Refusal(
+    'not_found',
+    `image ${id} is not of the operator; POST /api/admin/image/list lists the operator's images`,
+  );
+
 async function readImage(tx: Db, id: string, version: number): Promise<ManagedImage> {
   const image = await managedImageById(tx, id);
-  if (!image)
-    throw new Refusal(
-      'not_found',
-      `image ${id} is not of the operator; POST /api/admin/image/list lists the operator's images`,
-    );
+  if (!image) throw notOfOperator(id);
   refuseStale(`image ${image.name}`, image.version, version, listed(image));
   return image;
 }

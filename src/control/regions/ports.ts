@@ -11,7 +11,9 @@ export {
   reserveOrEnqueue,
   type EnqueueOptions,
 } from './capacity/queue.ts';
-export type { ImagePulls, ImageRequest } from './images/image-pulls.ts';
+export type { ImagePulls } from './images/image-pulls.ts';
+export { misfitOf } from './images/image-details.ts';
+export type { EnsuredImage, ImageRequest } from './images/newest-image.ts';
 export {
   architectureOf,
   imageNotFound,

@@ -21,6 +21,7 @@ import { makeReclaimSpots } from './capacity/reclaim-spots.ts';
 import { makeApplyPrices, makeDuePrices } from './due-prices.ts';
 import { makeCheckImage } from './images/check-image.ts';
 import { makeImagePulls } from './images/image-pulls.ts';
+import { makeRecordFacts } from './images/known-images.ts';
 import { makeImages, type Images } from './images/images.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeRegistries, type Registries } from './images/registries.ts';
@@ -71,7 +72,7 @@ export function wireRegions(given: Given) {
   const parts = {
     localRegistries,
     registries,
-    imagePulls: makeImagePulls(),
+    imagePulls: makeImagePulls({ ...given, askMs: given.limits.imageCheckMs, onEnsured: makeRecordFacts(given) }),
     checkImage: makeCheckImage({ ...given, credentialsFor: registries.credentialsFor }),
   };
   const deps = { ...given, ...parts };
@@ -118,7 +119,15 @@ export function wireRegions(given: Given) {
     task(REGION_TEXTS, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(deps)),
     task('region use', MINUTE_MS, makeRecordUse({ ...deps, fleet: makeFleet({ ...deps, ...needs }) })),
   ];
-  return { parts, useCases, tasks, dueActs, probeFor, applyPrices, reconcilers: { image: makeImageReconciler(deps) } };
+  return {
+    parts,
+    useCases,
+    tasks,
+    dueActs,
+    probeFor,
+    applyPrices,
+    reconcilers: { image: makeImageReconciler({ ...deps, credentialsFor: registries.credentialsFor }) },
+  };
 }
 
 export type RegionParts = ReturnType<typeof wireRegions>['parts'];

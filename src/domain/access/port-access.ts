@@ -4,8 +4,8 @@
 export const SSH_PORT = 22;
 export const NOTEBOOK_PORT = 8888;
 
-export const portAccesses = ['owner', 'signedIn', 'public'] as const;
-/** `signedIn`: any account of this installation. */
+export const portAccesses = ['owner', 'loopback', 'signedIn', 'public'] as const;
+/** `loopback`: the owner, also to programs on loopback. `signedIn`: any account. */
 export type PortAccess = (typeof portAccesses)[number];
 
 export type AccessByPort = ReadonlyMap<number, PortAccess>;
@@ -43,6 +43,7 @@ export function allowsAccount(access: PortAccess, accountId: string | null, owne
     case 'signedIn':
       return accountId !== null;
     case 'owner':
+    case 'loopback':
       return accountId === ownerId;
     default:
       return access satisfies never;

@@ -4,6 +4,38 @@ import { isLasting, nextStatus, type Action } from './instance-states.ts';
 import type { Instance, InstanceSpec } from './instance.ts';
 import { beginOperation, type Cause } from './operation.ts';
 
+const leftOfRootDisk = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
+  archive === null ? `the image ${spec.image.name}` : 'its last archive';
+
+const lossOf = {
+  container: 'the container was removed outside of Berth, and the root disk with it',
+  archive: 'the image of the archived root disk was removed from the engine outside of Berth',
+};
+
+export const lostRootDiskText = (instance: Pick<Instance, 'archive' | 'spec'>, lost: keyof typeof lossOf): string =>
+  `${lossOf[lost]}; a start with "newRootDisk": true begins from ${leftOfRootDisk(instance)}`;
+
+/** Returns why a lost root disk forbids the action, or null. */
+export function refusalOfLostRootDisk(
+  action: Action,
+  instance: Pick<Instance, 'archive' | 'spec' | 'rootDisk'>,
+  newRootDisk: boolean,
+): string | null {
+  if (instance.rootDisk !== 'lost') return null;
+  const why = 'its root disk is lost, because its container or image was removed outside of Berth';
+  if (action === 'archive')
+    return `${why}, so there is nothing to save; start it with a new root disk, or terminate it`;
+  if (action !== 'start' || newRootDisk) return null;
+  return `${why}. The data disk, the shared folder and volumes are kept. Send "newRootDisk": true to start from ${leftOfRootDisk(instance)}, or terminate it`;
+}
+
+export function withNewRootDisk(instance: Instance): Instance {
+  if (instance.rootDisk !== 'lost') return instance;
+  if (instance.archive !== null) return { ...instance, rootDisk: 'saved' };
+  // Once for each root disk.
+  return { ...instance, rootDisk: 'none', initExit: null, observed: { ...instance.observed, initFailure: '' } };
+}
+
 /** Throws if the action is illegal (`refusalOfAction`) and `transitions` has no such event. */
 export function applyAction(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
   const { observed } = instance;
@@ -137,8 +169,11 @@ export const isExpanding = ({ operation }: Pick<Instance, 'operation'>): boolean
 export function refusalOfSave({
   desired,
   everEnsured,
+  rootDisk,
   observed: { status },
-}: Pick<Instance, 'desired' | 'everEnsured' | 'observed'>): string | null {
+}: Pick<Instance, 'desired' | 'everEnsured' | 'rootDisk' | 'observed'>): string | null {
+  if (rootDisk === 'lost')
+    return 'its root disk is lost, because its container or image was removed outside of Berth; start it with a new root disk first';
   if (desired === 'archived')
     return `the instance is ${status === 'Archived' ? 'Archived' : 'being archived'}; start it first`;
   if (status === 'Running' || (status === 'Stopped' && everEnsured)) return null;

@@ -146,12 +146,15 @@ export const diagnoses = {
   ImageDenied:
     'The registry denies access to the image. Register credentials that may read the image, and start the instance again.',
   ImageFailed: 'The image was not available in time. Choose another image, or start the instance again later.',
+  ImageUnfit: 'The image lacks what Berth needs in it. Choose another image, or add what the message names to it.',
   VolumePending: 'A mounted volume is not ready yet. The instance continues automatically when the volume is Bound.',
   VolumeLost: 'The disk of a mounted volume is gone. Remove the volume from the instance, and start it.',
   DisksFailed:
     'The disks could not be created. Start the instance again; if the failure repeats, ask the operator to check the host.',
   DisksLost:
     'A disk of the instance is gone from the storage of the region. Ask the operator to restore the disk, and start the instance again; or terminate it, and launch another.',
+  RootDiskLost:
+    'The container of the instance, or the image of its archived root disk, was removed outside of Berth, as by a prune of the engine: its root disk is gone. The data disk, the shared folder and volumes are kept. Start the instance with a new root disk ("newRootDisk": true), or terminate it.',
   DiskInUse:
     'The instance has ended and its capacity is free, but a process of the host still holds one of its disks. Berth removes the disk when that process ends; the operator can end it.',
   BadMount:
@@ -294,6 +297,8 @@ export interface Limits {
   imageCheckMs: number;
   /** Between checks of a registered image whose registry is away. */
   imageRecheckMs: number;
+  /** Between comparisons of an image with its registry. */
+  imageFollowMs: number;
 }
 
 /** Longest copy of a root disk by an engine: tens of gigabytes to a slow disk. */
@@ -318,6 +323,7 @@ export const defaultLimits: Limits = {
   engineRetryMs: 2_000,
   imageCheckMs: 5_000,
   imageRecheckMs: 60_000,
+  imageFollowMs: 24 * 3_600_000,
 };
 
 export interface Deadline {

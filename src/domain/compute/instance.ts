@@ -8,6 +8,7 @@ import type { StopPolicy } from './stop-policy.ts';
 import type { DesiredState, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { DiskUsage } from '../storage/disk.ts';
 import type { ChargeMode, Image, InstanceType, Micros } from '../regions/catalog.ts';
+import type { NotebookServer } from './notebook-state.ts';
 import type { Operation, Progress } from './operation.ts';
 
 export interface Mount {
@@ -41,6 +42,8 @@ export interface InstanceSpec {
   initScript: string;
   /** Runs at every start; may be empty. */
   startCommand: string;
+  /** Runs command and user of the image in place of Berth's start script. */
+  runImageCommand: boolean;
   /** Price of a period while it runs without its GPUs; null: it has them. */
   cpuOnlyPriceMicros: number | null;
 }
@@ -89,6 +92,14 @@ export interface LostGpu {
   priceMicros: number;
 }
 
+/** Processes of a run that the kernel killed for want of memory. */
+export interface MemoryKills {
+  runStartedAtMs: number;
+  count: number;
+  /** Time of the last reading with more. */
+  atMs: number;
+}
+
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
 export interface Observed {
   status: InstanceStatus;
@@ -105,17 +116,22 @@ export interface Observed {
   runStartedAtMs: number;
   ending: Ending | null;
   lostGpu: LostGpu | null;
+  memoryKills: MemoryKills | null;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
   answersBy: (typeof readinessProofs)[number];
   /** The gateway serves ssh for an image without sshd. Set by each start. */
   sshFront: boolean;
+  /** Why the run may have an older image than the registry; may be empty. */
+  imageNote: string;
   /** Last failed command of the init script, with line and output; may be empty. */
   initFailure: string;
   /** Exit code of the start command in this run; null before. */
   startExit: number | null;
   startFailure: string;
+  /** Null: not reported in this run. */
+  notebook: NotebookServer | null;
   progress: Progress | null;
 }
 
@@ -127,6 +143,13 @@ export interface Archive {
   /** Earlier archives' refs, until they are removed. */
   replaces: string[];
 }
+
+/**
+ * `none`: no run was `Running`. `kept`: only in the container. `saved`: in the archive. `lost`: the
+ * container is gone; a start needs `newRootDisk`. Always `none` where engines keep no root disks.
+ */
+export const rootDiskStates = ['none', 'kept', 'saved', 'lost'] as const;
+export type RootDiskState = (typeof rootDiskStates)[number];
 
 export interface Instance {
   id: InstanceId;
@@ -160,6 +183,7 @@ export interface Instance {
   reclaimAtMs: number | null;
   stopPolicy: StopPolicy;
   archive: Archive | null;
+  rootDisk: RootDiskState;
   /** Counts changes outside of reconciles that keep the generation: name, changes, stop policy. */
   revision: number;
   pending: PendingChange | null;
@@ -187,6 +211,12 @@ export const isInUse = ({
 export function lostGpuOf(instance: Pick<Instance, 'desired' | 'observed'>): LostGpu | null {
   const { lostGpu, runStartedAtMs } = instance.observed;
   return isInUse(instance) && lostGpu?.runStartedAtMs === runStartedAtMs ? lostGpu : null;
+}
+
+/** Null: none in the current run. */
+export function memoryKillsOf({ observed }: Pick<Instance, 'observed'>): MemoryKills | null {
+  const { status, memoryKills, runStartedAtMs } = observed;
+  return status === 'Running' && memoryKills?.runStartedAtMs === runStartedAtMs ? memoryKills : null;
 }
 
 /** Start of the run; now, if that is not known, or a minute ago: nobody knows what was then. */

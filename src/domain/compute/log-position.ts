@@ -3,7 +3,7 @@
  * ordered by completion, so times may go back: a reader resumes from `DISORDER_MS` before.
  */
 
-export const logSources = ['console', 'init', 'start', 'events'] as const;
+export const logSources = ['console', 'init', 'start', 'notebook', 'events'] as const;
 export type LogSource = (typeof logSources)[number];
 
 /** The `nth` line, from 1, that began in this millisecond. */

@@ -22,6 +22,7 @@ export const operationKinds = [
   'expandDisk',
   'saveImage',
   'deleteImage',
+  'refreshImage',
   'createVolume',
   'expandVolume',
   'deleteVolume',
@@ -39,6 +40,8 @@ export const operationCauses = [
   'operator',
   /** The start after an automatic stop, by the option `resume`. */
   'resume',
+  /** The archive after a long stop. */
+  'LongStop',
   'ScheduledStop',
   'MaxRunTime',
   'IdleStop',
@@ -115,6 +118,7 @@ const stageWeights: Readonly<Record<OperationKind, Readonly<Partial<Record<Stage
   expandDisk: { Disks: 100 },
   saveImage: { Archive: 100 },
   deleteImage: { Clean: 100 },
+  refreshImage: { Image: 100 },
   createVolume: { Disks: 100 },
   expandVolume: { Disks: 100 },
   deleteVolume: { Clean: 100 },
@@ -296,6 +300,7 @@ const cancellations: Readonly<Record<OperationKind, { action: Action } | { why: 
   expandDisk: { why: 'a disk cannot shrink; wait until the expansion has ended' },
   saveImage: { why: 'the saving of an image cannot be undone; delete the image with POST /image/delete' },
   deleteImage: { why: 'a deletion cannot be undone; create another image, or save an instance again' },
+  refreshImage: { why: 'a download of an image leaves instances as they are; wait until it has ended' },
   createVolume: {
     why: 'the creation of a volume cannot be undone; delete the volume with POST /storage/volume/delete',
   },

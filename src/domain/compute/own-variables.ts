@@ -60,13 +60,23 @@ export function networkVariables(network: InstanceNetwork): Environment {
   return variables;
 }
 
+export const ANY_PORT = '{port}';
+
+export interface PortAddresses {
+  path: string;
+  host: string | null;
+}
+
 export const ownVariables = (
   { id, spec }: { id: string; spec: { type: Pick<Instance['spec']['type'], 'cpuCores'> } },
+  ports: PortAddresses,
   network: InstanceNetwork = {},
 ): Environment =>
   new Map([
     ['BERTH_INSTANCE_ID', id],
     ['BERTH_BASE_URL', notebookPath(id)],
+    ['BERTH_PORT_PREFIX', ports.host === null ? `/forward/${id}/${ANY_PORT}` : ''],
+    ['BERTH_PORT_URL', ports.host ?? ports.path],
     ...sizeVariables(spec.type),
     ...networkVariables(network),
   ]);

@@ -2,7 +2,7 @@
  * Pure: plans an instance's next step from row, observation and time. The reconciler does the step,
  * writes the result and plans again.
  */
-import { isExpanding } from './desired-state.ts';
+import { isExpanding, lostRootDiskText } from './desired-state.ts';
 import { diskStopCauses } from '../storage/disk-growth.ts';
 import type { Disruption } from './disruption.ts';
 import type { Cause } from './operation.ts';
@@ -19,7 +19,15 @@ import {
   type Limits,
   type StatusEvent,
 } from './instance-states.ts';
-import { isInUse, lostGpuOf, type Instance, type Observed } from './instance.ts';
+import {
+  isInUse,
+  lostGpuOf,
+  memoryKillsOf,
+  type Instance,
+  type MemoryKills,
+  type Observed,
+  type RootDiskState,
+} from './instance.ts';
 import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
@@ -39,6 +47,10 @@ export type InstanceObservation =
       answers?: boolean;
       /** Time of a reading by which it lacks a GPU; null: it has all; absent: not known. */
       gpuLostAtMs?: number | null;
+      /** Absent: not known. */
+      memoryKills?: Omit<MemoryKills, 'runStartedAtMs'>;
+      /** The notebook server differs from the row. */
+      notebookDiffers?: true;
     };
 
 export type Step =
@@ -55,16 +67,20 @@ export type Step =
   | { do: 'grow' }
   /** `startedAtMs`: of the run that is checked. */
   | { do: 'checkReady'; show: Partial<Observed>; startedAtMs: number }
-  | { do: 'checkScripts' }
+  /** Ends of scripts, and the state of the notebook server. */
+  | { do: 'checkReports' }
   /** The run costs less from `sinceMs` on. */
   | { do: 'loseGpu'; sinceMs: number; show: Partial<Observed> }
+  /** More processes were killed for want of memory. */
+  | { do: 'reportKills'; count: number; atMs: number }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
   | { do: 'removeSaved' }
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
-  | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
+  | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number; rootDisk?: RootDiskState }
+  | { do: 'loseRootDisk'; show: Partial<Observed> }
   /** Reached the desired state; frees the capacity. */
   | { do: 'settle'; show: Partial<Observed> }
   | PermanentFailure;
@@ -105,6 +121,10 @@ type PresentObservation = Extract<InstanceObservation, { kind: 'present' }>;
 
 function planKnown(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { desired, observed } = instance;
+  if (desired !== 'released') {
+    const step = planRootDisk(instance, observation);
+    if (step !== null) return step;
+  }
   switch (desired) {
     case 'released':
       return observation.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
@@ -117,6 +137,23 @@ function planKnown(instance: Instance, observation: KnownObservation, nowMs: num
     default:
       return desired satisfies never;
   }
+}
+
+function planRootDisk(instance: Instance, observation: KnownObservation): Step | null {
+  const { desired, observed, rootDisk } = instance;
+  const isStopped = { phase: 'Stopped', ...diagnosisFields('', '') } as const;
+  if (observation.kind === 'present' && rootDisk === 'lost') {
+    const status = hasFailed(observed.status) ? nextStatus(observed.status, 'stop') : observed.status;
+    return { do: 'mark', rootDisk: 'kept', show: { ...isStopped, status } };
+  }
+  if (observation.kind === 'present' || rootDisk !== 'kept') return null;
+  const text = lostRootDiskText(instance, 'container');
+  if (desired === 'running') return { do: 'loseRootDisk', show: failPermanently(instance, 'RootDiskLost', text).show };
+  const isAtRest = hasFailed(observed.status) || observed.status === 'Stopped';
+  const rest = isAtRest
+    ? { status: observed.status, phase: hasFailed(observed.status) ? ('Failed' as const) : ('Stopped' as const) }
+    : { status: nextStatus(observed.status, 'stop'), phase: 'Stopped' as const };
+  return { do: 'loseRootDisk', show: { ...notRunning, ...rest, ...diagnosisFields('RootDiskLost', text) } };
 }
 
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
@@ -153,10 +190,11 @@ function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: Pr
 }
 
 /** Reason shown while stopped; '' if a caller asked for the stop. */
-function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
+function stopReason({ operation: { kind, cause, state }, observed, rootDisk }: Instance): Diagnosis {
+  if (rootDisk === 'lost') return 'RootDiskLost';
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
-  if (kind !== 'stop' || cause === 'user' || cause === 'resume') return '';
+  if (kind !== 'stop' || cause === 'user' || cause === 'resume' || cause === 'LongStop') return '';
   return cause === 'operator' ? 'OperatorStop' : cause;
 }
 
@@ -211,7 +249,7 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
     return observed.phase === 'Archived'
       ? { do: 'rest' }
       : { do: 'settle', show: { ...notRunning, phase: 'Archived' } };
-  const message = archive === null ? 'there was no root disk to save: the container was gone' : '';
+  const message = archive === null ? 'there was no root disk to save: the instance had never been Running' : '';
   return {
     do: 'settle',
     show: {
@@ -396,7 +434,9 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
-    const { gpuLostAtMs } = observation;
+    const { gpuLostAtMs, memoryKills } = observation;
+    if (memoryKills && memoryKills.count > (memoryKillsOf(instance)?.count ?? 0))
+      return { do: 'reportKills', ...memoryKills };
     const lost = lostGpuOf(instance);
     const gpuLost = observed.diagnosis === '' ? diagnosisFields('GpuLost', diagnoses.GpuLost) : {};
     if (typeof gpuLostAtMs === 'number' && lost === null) return { do: 'loseGpu', sinceMs: gpuLostAtMs, show: gpuLost };
@@ -407,7 +447,8 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
     if (observed.diagnosis !== '' && !isCurrent) return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
-    return awaitsScript(instance) ? { do: 'checkScripts' } : { do: 'rest' };
+    const awaits = awaitsScript(instance) || observed.notebook?.state === 'starting' || observation.notebookDiffers;
+    return awaits ? { do: 'checkReports' } : { do: 'rest' };
   }
   const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)

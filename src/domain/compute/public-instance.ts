@@ -3,13 +3,15 @@ import { inGB } from '../storage/disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from '../storage/disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
+import { refusalOfLostRootDisk } from './desired-state.ts';
 import { legalActions } from './instance-states.ts';
 import { currentPriceMicros } from './instance-change.ts';
-import type { Instance, Mount, PendingChange } from './instance.ts';
+import { memoryKillsOf, type Instance, type Mount, type PendingChange } from './instance.ts';
+import type { NotebookServer } from './notebook-state.ts';
 import { type Region, toDollars } from '../regions/catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
-export const PUBLIC_OBJECT_VERSION = 2;
+export const PUBLIC_OBJECT_VERSION = 3;
 
 export const publicRegion = (region: Region) => ({
   domain: region.domain,
@@ -43,6 +45,17 @@ export const publicChange = (pending: PendingChange | null) =>
     remoteStorages: pending.mounts?.map(publicMount) ?? null,
     nodePorts: pending.ports ?? null,
   };
+
+function memoryKillsText(instance: Pick<Instance, 'observed' | 'spec'>): string {
+  const kills = memoryKillsOf(instance);
+  if (kills === null) return '';
+  const at = `${new Date(kills.atMs).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+  const who =
+    kills.count === 1 ? `a program was killed at ${at}` : `${kills.count} programs were killed, the last at ${at}`;
+  return `${who}: the instance's memory of ${instance.spec.type.memoryGB} GB was full`;
+}
+const publicNotebook = (notebook: NotebookServer | null) =>
+  notebook && { state: notebook.state, text: notebook.text, endedAtUnixMs: notebook.endedAtMs };
 
 export type PublicInstance = ReturnType<typeof publicInstance>;
 
@@ -100,7 +113,9 @@ export function publicInstance(instance: Instance, region: Region) {
       createAtUnixMs: instance.createdAtMs,
       status: observed.status,
       phase: observed.phase,
-      message: observed.message || fullDisksText(instance.diskUsage.full),
+      message: [memoryKillsText(instance), observed.message || fullDisksText(instance.diskUsage.full)]
+        .filter(Boolean)
+        .join('; '),
       diagnosisReason: observed.diagnosis,
       diagnosisMessage: observed.diagnosisMessage,
       healthy: observed.healthy,
@@ -113,8 +128,11 @@ export function publicInstance(instance: Instance, region: Region) {
       stopTimestamp: observed.stoppedAtMs,
       scheduledStopTimestamp: stopDueAtMs(instance) ?? 0,
     },
-    actions: legalActions(observed.status, instance.desired),
+    actions: legalActions(observed.status, instance.desired).filter(
+      (action) => action === 'start' || refusalOfLostRootDisk(action, instance, false) === null,
+    ),
     withoutGpu: spec.cpuOnlyPriceMicros !== null,
     pendingChanges: publicChange(instance.pending),
+    notebook: reachable ? publicNotebook(observed.notebook) : null,
   };
 }

@@ -3,14 +3,22 @@ import type { Instance } from './instance.ts';
 import { resumesAfter } from './resume.ts';
 import { stopDueAtMs } from './stop-policy.ts';
 
-export const instanceActs = ['stop', 'reclaim', 'resume', 'window'] as const;
+export const instanceActs = ['stop', 'reclaim', 'resume', 'window', 'saveRootDisk'] as const;
 export type InstanceAct = (typeof instanceActs)[number];
 
-/** Null: no such act. Handlers of `resume` and `window` know the windows, and put the acts off. */
+/** Begin of the rest that ends in an archive. A failed one is not repeated. */
+function savesRootDiskFromMs({ desired, rootDisk, observed, operation: { kind, state } }: Instance): number | null {
+  const isAtRest = observed.status === 'Stopped' || observed.status === 'StartingFailed';
+  const hasFailed = kind === 'archive' && state === 'Failed';
+  return desired === 'stopped' && rootDisk === 'kept' && isAtRest && !hasFailed ? observed.stoppedAtMs : null;
+}
+
+/** Null: no such act. Handlers that know more put acts off. */
 export const timedActs = (instance: Instance): Record<InstanceAct, number | null> => ({
   stop: stopDueAtMs(instance),
   reclaim: instance.desired === 'running' ? instance.reclaimAtMs : null,
   resume: resumesAfter(instance) === null ? null : instance.observed.stoppedAtMs,
+  saveRootDisk: savesRootDiskFromMs(instance),
   window: instance.desired === 'running' && instance.spec.chargeMode === 'tidePerHour' ? instance.requestedAtMs : null,
 });
 

@@ -5,6 +5,7 @@ export const actKinds = [
   'reclaim',
   'resume',
   'window',
+  'saveRootDisk',
   'paidTime',
   'drain',
   'prices',

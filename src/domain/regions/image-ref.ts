@@ -40,6 +40,10 @@ export function parseImageRef(text: string): ImageRef | string {
   return { server: canonicalServer(server), ref: digest === null && tag === null ? `${name}:latest` : text };
 }
 
+export const isLocalRef = (ref: string): boolean => ref.startsWith(`${LOCAL_SERVER}/`);
+
+export const isPinned = (ref: string): boolean => ref.includes('@');
+
 export const registryServerOf = (ref: string): string => canonicalServer(splitServer(ref).server);
 
 /** Whether `ref` lies below `prefix` (server and path), in any spelling of the server. */

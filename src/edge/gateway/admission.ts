@@ -30,7 +30,7 @@ interface LoginFacts {
   limits?: KeyLimits;
 }
 
-/** Copies the credential so that it does not retain the header text it was sliced from. */
+/** Copies the credential: a slice would retain the whole header text. */
 export const detachedCopy = (accessGrant: AccessGrant): AccessGrant => structuredClone(accessGrant);
 
 export interface Authorized {
@@ -38,8 +38,8 @@ export interface Authorized {
   accessGrant: AccessGrant;
   /** True for the owner. Content of other owners is sandboxed. */
   owner: boolean;
-  /** `Set-Cookie` for a visitor who authenticated by share link. */
-  setCookie?: string;
+  /** `Set-Cookie` for a visitor who authenticated by share link, or of the owner's app. */
+  setCookie?: string | undefined;
 }
 
 export type Admission = Authorized | { refused: Answer };
@@ -53,7 +53,6 @@ export interface AuthRequest {
   upgrade: boolean;
   /** Origin of this gateway's own pages, for instance `https://gateway.example`. */
   ownOrigin: string;
-  /** Address of the client, from trusted proxies if there are any. */
   from: () => string;
 }
 
@@ -114,7 +113,7 @@ async function authorizeCredential(
       : null;
   const asAccount = isLogin(login) ? come(login) : null;
   if (asAccount !== null) return asAccount;
-  const link = await presentedLink(deps, authRequest);
+  const link = await presentedLink(deps, authRequest, access);
   if (link !== null && link !== 'crossSite' && route !== null) return { route, accessGrant: link, owner: false };
   if (login === 'crossSite' || link === 'crossSite') return { refused: crossSite() };
   if (login !== null && 'limit' in login) return { refused: keyLimited(login.limit) };
@@ -195,9 +194,13 @@ async function sessionLogin(
   return limitedTo(authRequest.from, limits) ?? { accountId, accessGrant: { kind: 'session', secret, ...facts } };
 }
 
-async function presentedLink(deps: AdmissionDeps, authRequest: AuthRequest): Promise<AccessGrant | 'crossSite' | null> {
+async function presentedLink(
+  deps: AdmissionDeps,
+  authRequest: AuthRequest,
+  access: PortAccess,
+): Promise<AccessGrant | 'crossSite' | null> {
   const { head, target, shareToken } = authRequest;
-  if (target.mount === 'notebook') return null;
+  if (target.mount === 'notebook' || access === 'loopback') return null;
   const cookieToken =
     shareToken === null ? shareTokenOf(head.cookies, isSecure(authRequest.ownOrigin), target.mount) : null;
   const weight = cookieToken === null ? 'counts' : cookieWeight(authRequest);
@@ -248,7 +251,7 @@ export async function isStillAuthorized(
     case 'credential':
       return mayStay(await accountOf(deps, accessGrant.credential));
     case 'share':
-      return mayStay(null) || opens(deps, accessGrant.token, target);
+      return mayStay(null) || (access !== 'loopback' && (await opens(deps, accessGrant.token, target)));
     default:
       return accessGrant satisfies never;
   }

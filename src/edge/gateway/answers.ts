@@ -2,11 +2,13 @@
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
 import { transientStatuses, type InstanceStatus } from '../../domain/compute/instance-states.ts';
+import type { GatewayRoute } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { CLEAR_PATH, clearingHeaders, wantsPage } from '../full-cookies.ts';
 import { endLate } from '../malformed-requests.ts';
 import { headersBesidesPolicy } from '../security-headers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import type { InstanceTarget } from './routing.ts';
 
 export interface Answer {
   status: number;
@@ -21,6 +23,8 @@ export interface Answer {
   /** A button, which POSTs nothing but itself. */
   form?: { action: string; text: string };
   headers?: readonly string[];
+  /** Reads a body of any size to its end: browsers send it before they follow a redirect. */
+  readsBody?: true;
 }
 
 const REASONS: { [status: number]: string } = {
@@ -68,6 +72,12 @@ export const headTooLarge = (limitBytes: number): Answer => ({
   form: { action: CLEAR_PATH, text: 'Clear the cookies of this host' },
 });
 
+export function malformed(code: string | undefined, headLimitBytes: number): Answer {
+  if (code === 'HPE_HEADER_OVERFLOW') return headTooLarge(headLimitBytes);
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return badRequest('the head of the request took too long', 408);
+  return badRequest('the request is not well-formed HTTP/1.1');
+}
+
 export const cookiesCleared = (cookies: string, apiUrl: string): Answer => ({
   status: 200,
   code: 'internal',
@@ -77,7 +87,6 @@ export const cookiesCleared = (cookies: string, apiUrl: string): Answer => ({
   headers: clearingHeaders(cookies).flat(),
 });
 
-/** Remedies where the address of the API is not known. */
 const WITHOUT_LOGIN = [
   'log in to the API, and open the instance with POST /api/instance/open',
   'the operator can set BERTH_API_URL, so that this page leads to a login',
@@ -110,7 +119,6 @@ export const linkEnded = (login: Answer['link'] | null): Answer => ({
   help: ['ask the person who sent the link for a new link, and open the whole link'],
 });
 
-/** Redirects a browser that presented a link. */
 export const opening = (what: 'page' | 'instance', address: string, setCookie: string | undefined): Answer => ({
   status: 303,
   code: 'internal',
@@ -200,17 +208,47 @@ export const restarting = (): Answer => ({
   ...AGAIN_SOON,
 });
 
-export const notebookNotListening = (): Answer => ({
-  ...UNAVAILABLE,
-  title: 'The notebook does not answer yet',
-  message: 'the instance is running, but its notebook does not listen yet',
-  help: [
-    'wait a moment: a notebook starts some seconds after its instance',
-    'the log of the notebook is /var/log/berth/notebook.log, inside the instance',
-    'an image without Jupyter has no notebook: use ssh, or the port of your own program',
-  ],
-  ...AGAIN_SOON,
-});
+const WITHOUT_JUPYTER = 'an image without Jupyter has no notebook: use ssh, or the port of your own program';
+const NOTEBOOK_LOG =
+  'its log is the source "notebook" of the logs of the instance, and /var/log/berth/notebook.log inside';
+
+/** Only for the owner. */
+export function notebookNotListening(notebook: GatewayRoute['notebook']): Answer {
+  if (notebook?.state === 'none')
+    return {
+      ...UNAVAILABLE,
+      title: 'This image has no Jupyter',
+      message: 'the instance is running, and its image has no notebook server',
+      help: [
+        'use ssh, a terminal of the console, or the port of your own program',
+        'to have a notebook, install JupyterLab in the instance, so that jupyter-lab is in PATH, and restart the instance',
+      ],
+    };
+  if (notebook?.state === 'failed')
+    return {
+      ...UNAVAILABLE,
+      title: 'The notebook server does not start',
+      message: `the instance is running, but its notebook server ended at each start${
+        notebook.text === '' ? '' : `; the last line of its log: ${notebook.text}`
+      }`,
+      help: [
+        NOTEBOOK_LOG,
+        'mend the cause by ssh or in a terminal of the console: the server is started again by itself',
+      ],
+      ...AGAIN_SOON,
+    };
+  return {
+    ...UNAVAILABLE,
+    title: 'The notebook does not answer yet',
+    message: 'the instance is running, but its notebook does not listen yet',
+    help: [
+      'wait a moment: a notebook starts some seconds after its instance',
+      NOTEBOOK_LOG,
+      ...(notebook === null ? [WITHOUT_JUPYTER] : []),
+    ],
+    ...AGAIN_SOON,
+  };
+}
 
 export const notListening = (port: number): Answer => ({
   ...UNAVAILABLE,
@@ -218,9 +256,21 @@ export const notListening = (port: number): Answer => ({
   message: `the instance is running, but nothing listens on port ${port}`,
   help: [
     'start the program that serves this port, or wait until it has started',
-    'let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reachable only from inside the instance',
+    'let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reached by "ssh -L", or by its owner with the access "loopback" of the port',
     `check whether the program listens on another port than ${port}: the address must have its port`,
   ],
+  ...AGAIN_SOON,
+});
+
+export const loopbackOnly = ({ port, instanceId }: InstanceTarget, apiUrl: string): Answer => ({
+  ...UNAVAILABLE,
+  title: 'The program listens on loopback only',
+  message: `a program listens on port ${port}, but only on 127.0.0.1 or ::1 inside the instance`,
+  help: [
+    'let the program listen on 0.0.0.0, or reach it by "ssh -L"',
+    'or open the port to yourself alone: choose the access "loopback" in the console, or with POST /api/instance/port/access',
+  ],
+  link: { href: `${apiUrl}/instances/${instanceId}?tab=ports&loopback=${port}`, text: 'Open it in the console' },
   ...AGAIN_SOON,
 });
 
@@ -287,7 +337,15 @@ export function unavailable(error: unknown): Answer | null {
   return { ...UNAVAILABLE, title: 'Not possible at the moment', message, retryAfterS, refreshS: retryAfterS };
 }
 
-/** Adds the trailing slash that relative links need. */
+export const redirectBelow = ({ prefix, upstreamPath }: InstanceTarget): Answer => ({
+  status: 307,
+  code: 'not_found',
+  title: 'Moved',
+  message: 'the address below the prefix of the port is in Location',
+  headers: ['Location', prefix + upstreamPath],
+  readsBody: true,
+});
+
 export const redirectToSlash = (location: string): Answer => ({
   status: 307,
   code: 'not_found',
@@ -316,8 +374,8 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
   for (const [name, value] of headersBesidesPolicy) headers.push(name, value);
   headers.push('Content-Security-Policy', pagePolicy(answer.form === undefined ? "'none'" : "'self'"));
-  // The form needs its origin.
-  if (answer.form !== undefined) headers.push('Referrer-Policy', 'same-origin');
+  // The form needs its origin, and what is sent again its page.
+  if (answer.form !== undefined || answer.readsBody) headers.push('Referrer-Policy', 'same-origin');
   if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
   if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));
   headers.push(...(answer.headers ?? []));
@@ -335,17 +393,18 @@ export function sendAnswer(req: ClientRequest, res: ClientResponse, answer: Answ
   const { headers, body } = rendered(answer, wantsPage(accept));
   res.writeHead(answer.status, undefined, headers);
   res.end(req.method === 'HEAD' ? undefined : body);
-  drainOrCut(req);
+  drainOrCut(req, answer.readsBody);
 }
 
-/** Discards the rest of an unwanted body for a while, then cuts. */
-export function drainOrCut(req: ClientRequest): void {
+/** Discards the rest of an unwanted body for a while, or while it keeps coming; then cuts. */
+export function drainOrCut(req: ClientRequest, whileItComes = false): void {
   if (req.complete || req.destroyed) return;
   req.resume();
   const timer = setTimeout(() => {
     if (!req.complete) req.destroy();
   }, LINGER_MS);
   timer.unref();
+  if (whileItComes) req.on('data', () => timer.refresh());
   req.once('close', () => clearTimeout(timer));
 }
 
@@ -363,6 +422,9 @@ export function sendRawAnswer(socket: Duplex, answer: Answer, accept = ''): void
 
 const escapes: { [char: string]: string } = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? '');
+
+export const linkText = ({ href, text }: { href: string; text: string }): string =>
+  `<a href="${escaped(href)}">${escaped(text)}</a>`;
 
 const asSentence = (text: string): string => `${escaped(text.charAt(0).toUpperCase() + text.slice(1))}.`;
 
@@ -382,7 +444,7 @@ a { color: inherit }
 <h1>${escaped(title)}</h1>
 <p>${asSentence(message)}</p>
 ${help.length === 0 ? '' : `<ul>${help.map((one) => `<li>${asSentence(one)}</li>`).join('\n')}</ul>\n`}${
-    link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`
+    link === undefined ? '' : `<p>${linkText(link)}</p>\n`
   }${
     form === undefined
       ? ''

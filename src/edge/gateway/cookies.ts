@@ -10,7 +10,10 @@ const GATEWAY_COOKIE = 'berth_gateway';
 
 const SHARE_COOKIE = 'berth_share';
 
-const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE, SHARE_COOKIE];
+/** The port whose page the browser opened last: no credential. */
+const APP_COOKIE = 'berth_app';
+
+const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE, SHARE_COOKIE, APP_COOKIE];
 
 /** Matches any letter case and browser prefix. */
 function isOurName(name: string): boolean {
@@ -38,6 +41,18 @@ export const shareTokenOf = (
   secure: boolean,
   surface: InstanceTarget['mount'],
 ): string | null => theOne(cookies, shareNameOf(secure, surface));
+
+export const appOf = (cookies: readonly string[]): string | null => theOne(cookies, APP_COOKIE);
+
+export function cookieOfApp(
+  cookies: readonly string[],
+  { mount, instanceId, port }: InstanceTarget,
+  secure: boolean,
+): string | undefined {
+  const app = `${instanceId}/${port}`;
+  if (mount !== 'forward' || appOf(cookies) === app) return undefined;
+  return `${APP_COOKIE}=${app}; Path=/; HttpOnly; SameSite=Strict${secure ? '; Secure' : ''}`;
+}
 
 function theOne(cookies: readonly string[], name: string): string | null {
   let match: string | null = null;

@@ -10,7 +10,6 @@ export interface Presented {
   ours: boolean;
 }
 
-/** Parses the credentials of one client connection, and caches the last result. */
 export class Credentials {
   readonly #issuer: string;
   #authorization: string | null = null;

@@ -13,7 +13,7 @@ export const SANDBOX = 'sandbox allow-scripts allow-forms allow-popups allow-mod
 const ENDS_HERE: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   'proxy-authentication-info',
-  // Headers that reach beyond the prefix, or control a proxy in front.
+  // Headers with an effect beyond the prefix, or on a proxy in front.
   'service-worker-allowed',
   'clear-site-data',
   'strict-transport-security',
@@ -81,6 +81,9 @@ export function downstreamHeaders(
         // Browsers refuse a sandboxed page with COOP.
         if (!sandboxed) headers.push(name, value);
         continue;
+      case 'referrer-policy':
+        headers.push(name, sandboxed || target.mount !== 'forward' ? value : policyWithPath(value));
+        continue;
       case 'x-content-type-options':
         nosniff = true;
         headers.push(name, value);
@@ -102,12 +105,26 @@ export function downstreamHeaders(
   return { headers, contentLength };
 }
 
-/** Drops headers named by `Connection`, except those that protect the visitor. */
+/** Drops headers named by `Connection`, except protections of the visitor. */
 function dropNamed(headers: string[], options: readonly string[]): void {
   for (let at = headers.length - 2; at >= 0; at -= 2) {
     if (options.includes((headers[at] ?? '').toLowerCase())) headers.splice(at, 2);
   }
 }
+
+/** Keeps the path in the `Referer` for this origin; others see no more than before. */
+const policyWithPath = (value: string): string =>
+  value.replace(/[\w-]+/g, (policy) => {
+    switch (policy.toLowerCase()) {
+      case 'no-referrer':
+        return 'same-origin';
+      case 'origin':
+      case 'strict-origin':
+        return 'strict-origin-when-cross-origin';
+      default:
+        return policy;
+    }
+  });
 
 /** Moves redirects of an instance under /forward below its prefix. */
 function downstreamLocation(value: string, target: InstanceTarget, host: string): string {
@@ -128,7 +145,6 @@ function pathOn(value: string, host: string): string | null {
   return null;
 }
 
-/** Names and values of the trailers that a chunked response announces. */
 export function announcedTrailers(raw: readonly string[]): string[] {
   const announced: string[] = [];
   for (let at = 0; at + 1 < raw.length; at += 2)
@@ -136,7 +152,7 @@ export function announcedTrailers(raw: readonly string[]): string[] {
   return announced;
 }
 
-/** Drops fields that trailers may not carry (RFC 9110 §6.5.1). */
+/** Drops fields not allowed in trailers (RFC 9110 §6.5.1). */
 export function downstreamTrailers(raw: readonly string[]): [string, string][] {
   const trailers: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) {

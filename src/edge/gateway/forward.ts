@@ -1,4 +1,4 @@
-import type { Log } from '../../control/index.ts';
+import type { GatewayRoute, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { asError } from '../../domain/kernel/unknown-error.ts';
 import type { Authorized } from './admission.ts';
@@ -8,6 +8,7 @@ import {
   died,
   drainOrCut,
   instanceStalled,
+  loopbackOnly,
   notebookNotListening,
   notListening,
   sendAnswer,
@@ -21,6 +22,8 @@ import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './instance-pools.ts';
+import { isBusy } from './loopback.ts';
+import { takesNotice } from './sandbox-notice.ts';
 import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
@@ -35,6 +38,10 @@ export interface Exchange {
   host: string;
   headers: string[];
   expectsContinue: boolean;
+  notice: string | null;
+  apiUrl: string;
+  /** Asked where nothing answers the owner. */
+  onlyOnLoopback: (() => Promise<boolean>) | null;
   log: Log;
   idle: IdleTimeouts;
   limits: GatewayLimits;
@@ -74,13 +81,14 @@ class Passing extends IdleWatched implements Receiver {
   #progress: 'nothing' | 'head' | 'body' | 'all' = 'nothing';
   /** Response head, delayed until its piece is parsed: until then the gateway can still answer. */
   #unsent: { status: number; reason: string; headers: string[] } | null = null;
-  /** A body that arrived with the head, sent in the same write. */
+  /** A body received with the head, sent in the same write. */
   #whole: Buffer | null = null;
   #lengthLeft = -1;
   #moves = 0;
   #clientIsFull = false;
   #stalled: Answer | null = null;
   #informed = 0;
+  #notice: Buffer | undefined;
 
   constructor(pool: PortPool, exchange: Exchange, body: RequestBody | null) {
     super();
@@ -144,9 +152,10 @@ class Passing extends IdleWatched implements Receiver {
     if (this.#progress !== 'all') this.#connection?.destroy();
   }
 
-  onHead({ status, reason, raw, framing }: ResponseHead): void {
+  onHead(head: ResponseHead): void {
+    const { status, reason, raw, framing } = head;
     this.#moves += 1;
-    const { req, target, authorized, host } = this.#exchange;
+    const { req, target, authorized, host, notice } = this.#exchange;
     this.#again = false;
     const { headers, contentLength } = downstreamHeaders(raw, status, target, authorized.owner, host);
     if (status < 200) {
@@ -155,7 +164,10 @@ class Passing extends IdleWatched implements Receiver {
     }
     if (framing === 'chunked' && req.httpVersion !== '1.0') headers.push(...announcedTrailers(raw));
     if (authorized.setCookie !== undefined) headers.push('Set-Cookie', authorized.setCookie);
-    if (contentLength !== null) this.#lengthLeft = Number(contentLength);
+    if (notice !== null && this.#method !== 'HEAD' && takesNotice(head)) {
+      this.#notice = Buffer.from(notice);
+      if (contentLength !== null) headers.splice(headers.indexOf('Content-Length'), 2);
+    } else if (contentLength !== null) this.#lengthLeft = Number(contentLength);
     this.#unsent = { status, reason, headers };
     this.#progress = 'head';
   }
@@ -221,14 +233,14 @@ class Passing extends IdleWatched implements Receiver {
     this.#body?.stop();
     const trailers = downstreamTrailers(raw);
     if (trailers.length > 0) res.addTrailers(trailers);
-    if (this.#whole === null) res.end();
+    if (this.#whole === null) res.end(this.#notice);
     else if (this.#whole.length > SMALL_BYTES) res.end(this.#whole);
     else res.end(this.#whole.toString('latin1'), 'latin1');
     drainOrCut(req);
   }
 
   onBroken(error: Error): void {
-    const { req, res, head, target, log } = this.#exchange;
+    const { req, res, head, target, authorized, log } = this.#exchange;
     this.#body?.stop();
     if (this.#clientGone || res.destroyed) return;
     const isOver = this.#stalled !== null || error instanceof ResponseFault;
@@ -244,25 +256,32 @@ class Passing extends IdleWatched implements Receiver {
       return abort(req, res);
     }
     log.debug(about, 'a request did not reach its instance');
-    sendAnswer(req, res, this.#stalled ?? answerTo(error, target), head.accept);
+    const answer = this.#stalled ?? answerTo(error, target, authorized.route);
+    if (isBusy(error)) void this.#answerBusy(answer);
+    else sendAnswer(req, res, answer, head.accept);
+  }
+
+  async #answerBusy(answer: Answer): Promise<void> {
+    const { req, res, head, target, apiUrl, onlyOnLoopback } = this.#exchange;
+    const found = (await onlyOnLoopback?.()) === true ? loopbackOnly(target, apiUrl) : answer;
+    if (!this.#clientGone) sendAnswer(req, res, found, head.accept);
   }
 }
 
 /** Below this size, copying is cheaper than a second system call. */
 const SMALL_BYTES = 16_384;
 
-/** 1xx responses forwarded per request. */
 const MAX_INFORMATIONAL = 16;
 
 /** Node refuses other reason phrases. */
 const PLAIN = /^[\t\x20-\x7e]+$/;
 
-export function answerTo(error: Error, target: InstanceTarget): Answer {
+export function answerTo(error: Error, target: InstanceTarget, { notebook }: Pick<GatewayRoute, 'notebook'>): Answer {
   if (!(error instanceof EngineFault))
     return error.name === 'TimeoutError' || error.name === 'AbortError' ? unreachable() : died();
   switch (error.kind) {
     case 'busy':
-      return target.mount === 'notebook' ? notebookNotListening() : notListening(target.port);
+      return target.mount === 'notebook' ? notebookNotListening(notebook) : notListening(target.port);
     case 'not_found':
       return restarting();
     case 'no_capacity':

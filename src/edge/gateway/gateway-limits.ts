@@ -13,9 +13,7 @@ export const defaultGatewayLimits = {
   dialMs: 10_000,
   notebookPatienceMs: 10_000,
   maxHeaderBytes: MAX_HEAD_BYTES,
-  /** Time for the instance to answer an upgrade. */
   handshakeMs: 60_000,
-  /** Time a half-closed tunnel may last. */
   halfOpenMs: 120_000,
   /** Time for the client to send more of the request, or read more of the response; 0: no limit. */
   clientIdleMs: 600_000,

@@ -19,8 +19,15 @@ import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
 import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
-import { authorize, detachedCopy, type AccessGrant, type AdmissionDeps } from './admission.ts';
+import type { Forwarding } from '../../control/index.ts';
+import {
+  authorize,
+  detachedCopy,
+  type AccessGrant,
+  type Admission,
+  type AdmissionDeps,
+  type AuthRequest,
+} from './admission.ts';
 import {
   badRequest,
   tooManyConnections,
@@ -29,6 +36,7 @@ import {
   nothingHere,
   sendAnswer,
   sendRawAnswer,
+  redirectBelow,
   redirectToSlash,
   stopping,
   tooMany,
@@ -37,12 +45,15 @@ import {
   cookiesCleared,
   crossSite,
   headTooLarge,
+  malformed,
+  type Answer,
 } from './answers.ts';
-import type { Answer } from './answers.ts';
-import { isSecure, shareCookie } from './cookies.ts';
+import { targetOfPage } from './asking-page.ts';
+import { cookieOfApp, isSecure, shareCookie } from './cookies.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
 import { forward, type Exchange } from './forward.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
 import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleTimeouts } from './idle-timeouts.ts';
@@ -59,10 +70,12 @@ import {
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
 import { makeListener } from './listener.ts';
+import { dialPort, listensOnLoopback } from './loopback.ts';
 import { open } from './open-link.ts';
+import { sandboxNotice } from './sandbox-notice.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
-import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
+import { targetOf, trafficKind, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import { atTime } from '../at-time.ts';
 import { makeTrustedProxies, type TrustedProxies } from '../address-list.ts';
@@ -70,34 +83,15 @@ import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { answerInTurn, refuseHttp2 } from '../malformed-requests.ts';
 import { isCheck, isCheckSocket, openAndClose, serveCheck } from '../proxy-check.ts';
-import type { Certificates } from '../tls-files.ts';
-
-export interface GatewayDeps {
-  forwarding: Forwarding;
-  authenticate: IdentifyCredential;
-  log: Log;
-  /** URL of the console, for links on pages. */
-  apiUrl: string;
-  /** `iss` of access tokens; a token with this issuer never reaches an instance. */
-  issuer: string;
-  /** Origin that browsers see behind a TLS proxy; default: from the Host header. */
-  publicOrigin?: string | undefined;
-  /** Addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
-  trustedProxies?: readonly string[] | undefined;
-  /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
-  portDomain?: string | null | undefined;
-  tls?: Certificates | undefined;
-  /** Folder with the scripts of JupyterLab; null: notebooks serve their own. */
-  toolsFolder?: string | null | undefined;
-  limits?: Partial<GatewayLimits> | undefined;
-  elapsed?: (() => number) | undefined;
-}
 
 /** An authorized request with a slot of its instance's concurrency limit. */
-interface Entered extends Pick<Exchange, 'authorized' | 'target' | 'host' | 'headers'> {
+interface Entered extends Pick<Exchange, 'authorized' | 'target' | 'host' | 'headers' | 'notice'> {
   portAddress: PortAddress;
   pool: PortPool;
 }
+
+type Asked = Pick<AuthRequest, 'head' | 'method' | 'upgrade' | 'target' | 'shareToken'>;
+type Incoming = Pick<Asked, 'head' | 'method' | 'upgrade'>;
 
 interface Connection {
   /** Responses in progress, with their requests; nothing else may write to the socket meanwhile. */
@@ -146,7 +140,7 @@ export class Gateway {
     this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiUrl };
     this.#pools = new InstancePools({
-      dial: async (id, port, signal) => forwarding.dial(id, port, signal),
+      dial: async (to, signal) => dialPort(forwarding, to, signal),
       limits: this.#limits,
       elapsed: this.#elapsed,
     });
@@ -241,14 +235,9 @@ export class Gateway {
     answerInTurn(socket, pending, () => {
       if (pending.size > 0) return void socket.destroy();
       socket.on('error', () => socket.destroy());
-      sendRawAnswer(socket, this.#refusalOf(error.code), isOfBrowser(error.rawPacket) ? 'text/html' : '');
+      const answer = malformed(error.code, this.#limits.maxHeaderBytes);
+      sendRawAnswer(socket, answer, isOfBrowser(error.rawPacket) ? 'text/html' : '');
     });
-  }
-
-  #refusalOf(code: string | undefined): Answer {
-    if (code === 'HPE_HEADER_OVERFLOW') return headTooLarge(this.#limits.maxHeaderBytes);
-    if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return badRequest('the head of the request took too long', 408);
-    return badRequest('the request is not well-formed HTTP/1.1');
   }
 
   async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
@@ -303,8 +292,10 @@ export class Gateway {
     switch (target.kind) {
       case 'refused':
         return sendAnswer(req, res, badRequest(target.why), head.accept);
-      case 'unknown':
-        return sendAnswer(req, res, this.#nothingHere(), head.accept);
+      case 'unknown': {
+        const page = await this.#pageOfOwner(req.url ?? '', { head, method, upgrade: false }, connection);
+        return sendAnswer(req, res, page === null ? this.#nothingHere() : redirectBelow(page), head.accept);
+      }
       case 'open': {
         const sender = senderOf(head, connection.peer, this.#proxies);
         const ownOrigin = this.#ownOrigin(sender, target.at !== null);
@@ -333,21 +324,14 @@ export class Gateway {
     const { req, res } = client;
     const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
     if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
-    const { pool, target, authorized, host, headers } = entered;
+    const { pool, portAddress, target, authorized } = entered;
     const connected = { socket: req.socket, cut: () => abort(req, res) };
     const onDone = this.#begin(entered, authorized.accessGrant, connected, method, false);
-    forward(pool, {
-      ...client,
-      target,
-      authorized,
-      host,
-      headers,
-      head,
-      log: this.#deps.log,
-      idle: this.#idle,
-      limits: this.#limits,
-      onDone,
-    });
+    const mayAsk = authorized.owner && target.mount !== 'notebook' && method === 'GET' && !pool.opensLoopback;
+    const onlyOnLoopback = mayAsk ? () => listensOnLoopback(this.#deps.forwarding, portAddress) : null;
+    const answering = { apiUrl: this.#admission.apiUrl, onlyOnLoopback, onDone };
+    const shared = { log: this.#deps.log, idle: this.#idle, limits: this.#limits };
+    forward(pool, { ...client, ...entered, ...shared, ...answering, head });
   }
 
   /**
@@ -385,11 +369,13 @@ export class Gateway {
     if (head.bytes > this.#limits.maxHeaderBytes)
       return sendRawAnswer(client, headTooLarge(this.#limits.maxHeaderBytes));
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
-    const asked = targetOf(head.host, req.url ?? '', this.#portDomain);
-    if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
-    if (asked.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
-    const request = { head, asked, method: 'GET', upgrade: true };
-    const entered = await this.#enter(request, this.#connectionOf(req.socket));
+    const connection = this.#connectionOf(req.socket);
+    const named = targetOf(head.host, req.url ?? '', this.#portDomain);
+    if (named.kind === 'refused') return sendRawAnswer(client, badRequest(named.why));
+    const incoming = { head, method: 'GET', upgrade: true };
+    const asked = named.kind === 'unknown' ? await this.#pageOfOwner(req.url ?? '', incoming, connection) : named;
+    if (asked?.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
+    const entered = await this.#enter({ ...incoming, asked }, connection);
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { pool, target, authorized, host, headers } = entered;
     const grant = detachedCopy(authorized.accessGrant);
@@ -429,16 +415,15 @@ export class Gateway {
 
   /** Authorizes, checks that the instance runs, and acquires a slot of its concurrency limit. */
   async #enter(
-    { head, asked, method, upgrade }: { head: Head; asked: InstanceTarget; method: string; upgrade: boolean },
-    { peer, credentials }: Connection,
+    { asked, ...incoming }: Incoming & { asked: InstanceTarget },
+    connection: Connection,
   ): Promise<Entered | { refused: Answer }> {
-    const sender = senderOf(head, peer, this.#proxies);
+    const { head, method, upgrade } = incoming;
+    const sender = senderOf(head, connection.peer, this.#proxies);
     const shown = takeShareToken(asked, head);
-    const { target, token: shareToken } = shown;
+    const { target } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.mount === 'host');
-    const from = (): string => clientAddressOf(sender, this.#proxies);
-    const authRequest = { head, credentials, target, shareToken, method, upgrade, ownOrigin, from };
-    const authorized = await authorize(this.#admission, authRequest);
+    const authorized = await this.#authorize({ ...incoming, target, shareToken: shown.token }, connection, sender);
     if ('refused' in authorized) return authorized;
     const { route, accessGrant } = authorized;
     if (shown.inAddress && !upgrade) {
@@ -449,17 +434,37 @@ export class Gateway {
     if (target.withSlash !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
       return { refused: redirectToSlash(target.withSlash) };
     }
+    if (authorized.owner && isNavigation(head, method))
+      authorized.setCookie ??= cookieOfApp(head.cookies, target, isSecure(ownOrigin));
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);
       return { refused: notRunning(route.status, this.#admission.apiUrl) };
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
-    const pool = this.#pools.acquire(portAddress);
+    const opensLoopback = route.access.get(target.port) === 'loopback';
+    const pool = this.#pools.acquire(portAddress, opensLoopback);
     if (pool === null) return { refused: tooMany() };
-    const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
+    const { apiUrl } = this.#admission;
+    const notice = sandboxNotice({ head, method, authorized, target, apiUrl, ownOrigin });
+    const headers = upstreamHeaders({ head, target, authorized, sender, isPlain: notice !== null }, this.#deps.issuer);
     if (target.mount === 'notebook') headers.push(...this.#labAssets.offer());
-    return { authorized, portAddress, pool, target, host: sender.host, headers };
+    return { authorized, portAddress, pool, target, host: sender.host, headers, notice };
+  }
+
+  #authorize(asked: Asked, { credentials }: Connection, sender: Sender): Promise<Admission> {
+    const ownOrigin = this.#ownOrigin(sender, asked.target.mount === 'host');
+    const from = (): string => clientAddressOf(sender, this.#proxies);
+    return authorize(this.#admission, { ...asked, credentials, ownOrigin, from });
+  }
+
+  async #pageOfOwner(path: string, incoming: Incoming, connection: Connection): Promise<InstanceTarget | null> {
+    const sender = senderOf(incoming.head, connection.peer, this.#proxies);
+    const ownOrigin = this.#ownOrigin(sender, false);
+    const target = targetOfPage({ ...incoming, path, ownOrigin, portDomain: this.#portDomain });
+    if (target === null) return null;
+    const authorized = await this.#authorize({ ...incoming, target, shareToken: null }, connection, sender);
+    return 'refused' in authorized || !authorized.owner ? null : target;
   }
 
   #clearCookies(head: Head, peer: Peer): Answer {
@@ -488,10 +493,4 @@ export class Gateway {
     const { origin, scheme } = this.#publicOrigin;
     return isOfPort ? `${scheme}//${sender.host.toLowerCase()}` : origin;
   }
-}
-
-/** A notebook page polls and keeps WebSockets open even when nobody uses it. */
-function trafficKind({ mount, prefix, upstreamPath }: InstanceTarget, method: string, upgrade: boolean): TrafficKind {
-  const asks = (method === 'GET' || method === 'HEAD') && upstreamPath.startsWith('/api/', prefix.length);
-  return mount === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
 }

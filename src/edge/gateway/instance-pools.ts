@@ -6,7 +6,6 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
-import type { Forwarding } from '../../control/index.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { InstanceId } from '../../domain/kernel/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/access/port-access.ts';
@@ -18,16 +17,28 @@ import type { PortAddress } from './routing.ts';
 const SHORTEST_WAIT_MS = 40;
 const LONGEST_WAIT_MS = 1_000;
 
+export interface Dialled {
+  instanceId: InstanceId;
+  port: number;
+  /** A connection to loopback is never reused once the owner closes it to the gateway. */
+  opensLoopback: boolean;
+}
+
+type Dial = (to: Dialled, signal: AbortSignal) => Promise<Duplex>;
+
+const keyOf = ({ port, opensLoopback }: Omit<Dialled, 'instanceId'>): string =>
+  opensLoopback ? `loopback ${port}` : String(port);
+
 export class InstancePools {
-  readonly #pools = new Map<InstanceId, Map<number, PortPool>>();
+  readonly #pools = new Map<InstanceId, Map<string, PortPool>>();
   readonly #active = new Map<InstanceId, number>();
-  readonly #dial: Forwarding['dial'];
+  readonly #dial: Dial;
   readonly #limits: GatewayLimits;
   readonly #elapsed: () => number;
   readonly #stopping = new AbortController();
   readonly #sweep: NodeJS.Timeout;
 
-  constructor(deps: { dial: Forwarding['dial']; limits: GatewayLimits; elapsed: () => number }) {
+  constructor(deps: { dial: Dial; limits: GatewayLimits; elapsed: () => number }) {
     this.#dial = deps.dial;
     this.#limits = deps.limits;
     this.#elapsed = deps.elapsed;
@@ -37,19 +48,23 @@ export class InstancePools {
   }
 
   /** Acquires a slot of the concurrency limits; null if none is free. Release by `release`. */
-  acquire(address: PortAddress): PortPool | null {
+  acquire(address: PortAddress, opensLoopback: boolean): PortPool | null {
     const { instanceId, port } = address;
     let ports = this.#pools.get(instanceId);
     if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
-    let entry = ports.get(port);
+    const key = keyOf({ port, opensLoopback });
+    let entry = ports.get(key);
     if (entry === undefined) {
-      entry = new PortPool(address, {
-        dial: (pool) => this.#dialPatiently(pool),
-        maxHeaderBytes: this.#limits.maxHeaderBytes,
-        idleMs: this.#limits.idleConnectionMs,
-        elapsed: this.#elapsed,
-      });
-      ports.set(port, entry);
+      entry = new PortPool(
+        { instanceId, port, opensLoopback },
+        {
+          dial: (pool) => this.#dialPatiently(pool),
+          maxHeaderBytes: this.#limits.maxHeaderBytes,
+          idleMs: this.#limits.idleConnectionMs,
+          elapsed: this.#elapsed,
+        },
+      );
+      ports.set(key, entry);
     }
     const ofInstance = this.#active.get(instanceId) ?? 0;
     if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
@@ -98,7 +113,7 @@ export class InstancePools {
     }
   }
 
-  async #dialOnce({ instanceId, port }: PortPool): Promise<Duplex> {
+  async #dialOnce({ instanceId, port, opensLoopback }: PortPool): Promise<Duplex> {
     const { signal } = this.#stopping;
     signal.throwIfAborted();
     const ending = new AbortController();
@@ -109,7 +124,7 @@ export class InstancePools {
     );
     signal.addEventListener('abort', end, { once: true });
     try {
-      return await this.#dial(instanceId, port, ending.signal);
+      return await this.#dial({ instanceId, port, opensLoopback }, ending.signal);
     } finally {
       clearTimeout(timer);
       signal.removeEventListener('abort', end);
@@ -130,7 +145,7 @@ export class InstancePools {
 
   #close(entry: PortPool): void {
     const ports = this.#pools.get(entry.instanceId);
-    ports?.delete(entry.port);
+    ports?.delete(keyOf(entry));
     if (ports?.size === 0) this.#pools.delete(entry.instanceId);
     entry.destroy();
   }
@@ -140,6 +155,7 @@ export class InstancePools {
 export class PortPool {
   readonly instanceId: InstanceId;
   readonly port: number;
+  readonly opensLoopback: boolean;
   active = 0;
   usedAtMs: number;
   /** When the port was first found closed since it last answered. */
@@ -150,11 +166,12 @@ export class PortPool {
   readonly #resting: InstanceConnection[] = [];
 
   constructor(
-    { instanceId, port }: { instanceId: InstanceId; port: number },
+    { instanceId, port, opensLoopback }: Dialled,
     deps: Omit<ConnectionDeps, 'onIdle' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
   ) {
     this.instanceId = instanceId;
     this.port = port;
+    this.opensLoopback = opensLoopback;
     this.usedAtMs = deps.elapsed();
     this.#dial = deps.dial;
     this.#deps = {

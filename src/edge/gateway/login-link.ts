@@ -40,7 +40,7 @@ export function loginLink({ apiUrl, ownOrigin, target }: Visit, text = 'Log in')
   return { href: `${apiUrl}${LOGIN_PATH}?to=${encodeURIComponent(returnPath(target))}${host}`, text };
 }
 
-function isLoopback(origin: string): boolean {
+export function isLoopback(origin: string): boolean {
   if (!URL.canParse(origin)) return false;
   const { hostname } = new URL(origin);
   return /^(?:127(?:\.\d+){3}|\[::1\]|(?:.+\.)?localhost)$/.test(hostname);

@@ -3,6 +3,7 @@
  * use the parsed object, never the text: what is authorized is what is reached.
  */
 import { isInstanceId, type InstanceId } from '../../domain/kernel/ids.ts';
+import type { TrafficKind } from '../../control/index.ts';
 import { NOTEBOOK_PORT } from '../../domain/access/port-access.ts';
 
 export interface InstanceTarget {
@@ -154,4 +155,14 @@ function isDotSegment(segment: string): boolean {
   if (segment.length === 0 || segment.length > 6) return false;
   const plain = segment.replace(/%2e/gi, '.');
   return plain === '.' || plain === '..';
+}
+
+/** A notebook page polls and keeps WebSockets open even when nobody uses it. */
+export function trafficKind(
+  { mount, prefix, upstreamPath }: InstanceTarget,
+  method: string,
+  upgrade: boolean,
+): TrafficKind {
+  const asks = (method === 'GET' || method === 'HEAD') && upstreamPath.startsWith('/api/', prefix.length);
+  return mount === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
 }

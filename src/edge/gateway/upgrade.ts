@@ -44,7 +44,7 @@ export function tunnel(pool: PortPool, request: TunnelRequest, onDone: () => voi
 const endByError = (upstream: Duplex): void => void upstream.on('error', () => upstream.destroy());
 
 function refuse({ client, target, accept }: TunnelRequest, error: Error): void {
-  if (!client.destroyed) sendRawAnswer(client, answerTo(error, target), accept);
+  if (!client.destroyed) sendRawAnswer(client, answerTo(error, target, { notebook: null }), accept);
 }
 
 class Handshake implements ResponseSink {

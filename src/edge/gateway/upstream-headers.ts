@@ -73,11 +73,17 @@ export const clientAddressOf = ({ address, forwardedFor }: Sender, proxies: Trus
 /** The nearest proxy's entry. */
 const lastOf = (list: string | null): string | null => list?.split(',').at(-1)?.trim().toLowerCase() ?? null;
 
+interface UpstreamRequest {
+  head: Head;
+  target: InstanceTarget;
+  authorized: Authorized;
+  sender: Sender;
+  /** Asks for a response without compression. */
+  isPlain: boolean;
+}
+
 export function upstreamHeaders(
-  head: Head,
-  target: InstanceTarget,
-  authorized: Authorized,
-  sender: Sender,
+  { head, target, authorized, sender, isPlain }: UpstreamRequest,
   issuer: string,
 ): string[] {
   const { raw, names, connection } = head;
@@ -89,6 +95,7 @@ export function upstreamHeaders(
     const value = raw[2 * index + 1] ?? '';
     if (ENDS_HERE.has(name) || isForwardedFamily(name)) continue;
     if (connection.length > 0 && name !== 'host' && name !== 'content-length' && connection.includes(name)) continue;
+    if (isPlain && name === 'accept-encoding') continue;
     // The Referer of a page whose URL still had its token.
     if (name === 'referer' && value.includes(SHARE_PARAMETER)) continue;
     if (name === 'cookie') {

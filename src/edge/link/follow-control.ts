@@ -57,8 +57,8 @@ export interface FollowDeps {
 }
 
 export interface Following {
-  /** Without `dial`: a connection to an instance must not depend on the API. */
-  forwarding: Omit<Forwarding, 'dial'>;
+  /** Without dials: a connection to an instance must not depend on the API. */
+  forwarding: Omit<Forwarding, 'dial' | 'dialLoopback'>;
   authenticate: IdentifyCredential;
   /**
    * Resolves with the first snapshot; `issuer` is the installation named in access tokens,

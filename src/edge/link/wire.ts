@@ -21,10 +21,15 @@ const route = z.object({
   access: z
     .array(z.tuple([z.number(), z.enum(portAccesses)]))
     .transform((entries): ReadonlyMap<number, PortAccess> => new Map(entries)),
+  nodePorts: z
+    .array(z.tuple([z.number(), z.string()]))
+    .default([])
+    .transform((entries): ReadonlyMap<number, string> => new Map(entries)),
   running: z.boolean(),
   status: z.string(),
   notebookToken: z.string(),
   sshFront: z.boolean(),
+  notebook: z.object({ state: z.string(), text: z.string() }).nullable(),
 });
 
 const region = z.object({
@@ -51,7 +56,11 @@ export const routeMessage = z.object({
   ended: z.array(z.string()).default([]),
 });
 
-const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
+const routeText = (known: GatewayRoute): object => ({
+  ...known,
+  access: [...known.access],
+  nodePorts: [...known.nodePorts],
+});
 
 interface LineOptions {
   number: number;

@@ -43,6 +43,7 @@ import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost, NO_JOINS, NO_SOCKETS, NOWHERE, type Host, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
 import { makeIsolation, type EnsureFirewall, type IsolationConfig } from './host/isolation.ts';
+import { makeDescribeImage } from './image/descriptions.ts';
 import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
 import { openExec, runCommand, type ExecOptions } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
@@ -124,6 +125,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       tools.onImagePresent(ref);
     },
     checkImage: images.check,
+    describeImage: modules.describeImage,
     pushImage: images.push,
     removeImage: (ref, signal) => images.remove(ref, signal),
     saveImage: save,
@@ -263,6 +265,7 @@ function wireModules(options: DockerEngineOptions) {
   const deps = { ...shared, cardNodes, processors: makeProcessors(), onImageGone, log };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
+  const describeImage = makeDescribeImage({ client, installation, images });
   const save = makeSaves({ client, installation, containers, images });
   const cards = makeCardWatch({ log, start: startSmi, kernelLog: client.local ? undefined : null });
   const usage = makeUsage({ client, installation, host, readGpus: makeReadGpus({ client, host, cards, cardNodes }) });
@@ -278,6 +281,7 @@ function wireModules(options: DockerEngineOptions) {
     ...folders,
     addresses,
     images,
+    describeImage,
     containers,
     inventory,
     save,

@@ -104,6 +104,10 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
       await withFaults(() => cluster.json('/version', signal));
       return false;
     },
+    async describeImage(_ref, signal) {
+      await withFaults(() => cluster.json('/version', signal));
+      return null;
+    },
     pushImage: (_ref, _onProgress, signal) =>
       unsupported(signal, 'a cluster cannot push images; build and push them elsewhere'),
     /** Saves none, so every image of ours is absent. */

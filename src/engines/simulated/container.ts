@@ -92,6 +92,7 @@ export function start(
   container.docker &&= 'running';
   for (const text of script.invalid) say(container, nowMs, text);
   say(container, nowMs, `berth: services${script.hasSsh ? ' ssh' : ''} notebook`);
+  say(container, nowMs, 'berth: notebook ready');
   if (container.init !== undefined) {
     say(container, nowMs, container.init.lost ? 'berth: init lost' : `berth: init exit ${container.init.code}`);
   } else if ((fileOf(spec, 'init-script')?.content ?? '') === '') {

@@ -74,6 +74,8 @@ export class SimulatedHost {
   rootDisksBytes: number | null = null;
   /** Bytes in root disks beside touched files, by instance. */
   readonly rootDiskBytes = new Map<string, number>();
+  /** Killed processes of instances. */
+  readonly memoryKills = new Map<string, number>();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
   readonly #state: JournalState;

@@ -6,9 +6,12 @@ import type { Engine, ImageProgress, RegistryCredentials } from '../contract.ts'
 import { brokenOff, type EngineContext } from './context.ts';
 import { aborted, simulatedFault } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
-import { pulledImage } from './images.ts';
+import { digestOf, factsOf, pulledImage } from './images.ts';
 
-type ImageVerbs = Pick<Engine, 'ensureImage' | 'checkImage' | 'pushImage' | 'removeImage' | 'saveImage'>;
+type ImageVerbs = Pick<
+  Engine,
+  'ensureImage' | 'checkImage' | 'describeImage' | 'pushImage' | 'removeImage' | 'saveImage'
+>;
 
 export function imageVerbs(context: EngineContext): ImageVerbs {
   const { host, installation, capabilities, call, lockImage, lockInstance, pass } = context;
@@ -26,9 +29,14 @@ export function imageVerbs(context: EngineContext): ImageVerbs {
         pull(transferOf(ref, onProgress, signal, credentials), options),
       ),
     checkImage: (ref, signal, credentials) =>
-      call({ verb: 'checkImage', about: ref, signal, lie: () => true }, async () => {
-        offeredImage(host, ref, credentials);
-        return true;
+      call({ verb: 'checkImage', about: ref, signal, lie: () => ({ digest: '' }) }, async () => {
+        const { facts } = offeredImage(host, ref, credentials);
+        return { digest: facts?.digests?.[0] ?? digestOf(ref) };
+      }),
+    describeImage: (ref, signal) =>
+      call({ verb: 'describeImage', about: ref, signal, lie: () => null }, async () => {
+        const image = host.image(ref);
+        return image === undefined ? null : factsOf(ref, image);
       }),
     pushImage: (ref, onProgress, signal, credentials) =>
       call({ verb: 'pushImage', about: ref, signal, lie: () => {} }, () => {
@@ -64,16 +72,20 @@ async function pull(transfer: Transfer, { askRegistry } = { askRegistry: false }
   const { host, ref, credentials } = transfer;
   if (host.image(ref) !== undefined && !askRegistry) return;
   const image = offeredImage(host, ref, credentials);
+  const isThere = (): boolean => {
+    const there = host.image(ref);
+    return there !== undefined && factsOf(ref, there).digests[0] === factsOf(ref, image).digests[0];
+  };
   // Another call may finish first.
-  await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
-  if (host.image(ref) === undefined) host.addImage(ref, image);
+  await move(transfer, `Downloading ${ref}`, image.bytes, isThere);
+  if (!isThere()) host.addImage(ref, image);
 }
 
 function offeredImage(host: SimulatedHost, ref: string, credentials: RegistryCredentials | undefined) {
   const source = host.images(ref, credentials);
   const pushed = host.pushed(ref);
   if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
-  const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes) : undefined);
+  const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes, source.facts) : undefined);
   if (image !== undefined) return image;
   throw simulatedFault('not_found', `the registry has no image ${ref}; check its name and tag`, {
     reason: 'imageMissing',

@@ -7,6 +7,7 @@ export const verbs = [
   'observe',
   'ensureImage',
   'checkImage',
+  'describeImage',
   'pushImage',
   'removeImage',
   'ensure',

@@ -42,6 +42,7 @@ async function bringUp(
   }
   let container = find(spec.id);
   if (container === undefined) {
+    if (spec.mustExist === true) throw simulatedFault('busy', 'the container was removed during its start');
     await pass(host.times.create, signal);
     container = host.create(installation, copyOf(spec));
   } else if (container.state === 'running') {

@@ -8,6 +8,7 @@ import type { SimulatedHost } from './host.ts';
 
 function linesIn(container: Container, source: EngineLogSource): readonly Line[] {
   if (source === 'start') return startCommandOf(container)?.lines ?? [];
+  if (source === 'notebook') return [{ atMs: container.startedAtMs, text: 'the simulated notebook server is ready' }];
   return source === 'console' ? container.console : container.initLog;
 }
 
@@ -78,7 +79,8 @@ export async function* follow(
 export async function* emptyLog(): AsyncGenerator<LogLine> {}
 
 /** -Infinity without a script that runs or will run. */
-function scriptEndMs(container: Container, script: 'init' | 'start'): number {
+function scriptEndMs(container: Container, script: Exclude<EngineLogSource, 'console'>): number {
+  if (script === 'notebook') return Infinity;
   if (script === 'start') return startCommandOf(container)?.endsAtMs ?? -Infinity;
   const { init } = container;
   return init === undefined || init.lost ? -Infinity : init.endsAtMs;

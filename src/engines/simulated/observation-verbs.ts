@@ -188,6 +188,7 @@ function usageOf(host: SimulatedHost, container: Container, { rootDisk = false }
     writtenBytes: traffic.writtenBytes * forMs,
     processes: runs ? 3 : 0,
     processLimit: spec.pidsLimit,
+    memoryKills: host.memoryKills.get(spec.id) ?? 0,
     gpus: runs && spec.gpus > 0 ? host.gpusOf(container).map(gpu) : null,
     rootDiskBytes: rootDisk ? 4096 * (1 + touchedFiles.size) + (rootDiskBytes.get(spec.id) ?? 0) : null,
   };

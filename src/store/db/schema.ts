@@ -123,6 +123,8 @@ export interface ImageTable {
   leaseOwner: Generated<string | null>;
   leaseToken: Generated<string | null>;
   leaseUntilMs: Generated<number | null>;
+  /** JSON of `KnownImage`; null before the first answer of a region or registry. */
+  facts: Generated<string | null>;
 }
 
 export interface OperationTable {
@@ -211,6 +213,7 @@ export interface InstanceTable extends LeaseColumns {
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
   archive: string | null;
+  rootDisk: Generated<string>;
   /** Changes of name, pending changes and stop policy, which keep the generation. */
   revision: Generated<number>;
   pending: string | null;

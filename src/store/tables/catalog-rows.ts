@@ -201,6 +201,9 @@ export async function writeManagedType(tx: Db, type: ManagedType): Promise<void>
   await tx.updateTable('instanceType').set(typeColumns(type)).where('id', '=', type.id).execute();
 }
 
+export const lockManagedImage = (tx: Db, id: string): Promise<Selectable<ImageTable> | undefined> =>
+  locking(tx, tx.selectFrom('image').selectAll().where('ownerId', 'is', null).where('id', '=', id)).executeTakeFirst();
+
 const imageColumns = ({ isPublic, tags, isRetired, ...facts }: ManagedImage) => ({
   ...facts,
   isPublic: encodeFlag(isPublic),
@@ -212,8 +215,14 @@ export async function insertManagedImage(tx: Db, image: ManagedImage): Promise<v
   await tx.insertInto('image').values(imageColumns(image)).execute();
 }
 
-export async function writeManagedImage(tx: Db, image: ManagedImage): Promise<void> {
-  await tx.updateTable('image').set(imageColumns(image)).where('id', '=', image.id).execute();
+/** Facts are those of the reference. */
+export async function writeManagedImage(tx: Db, image: ManagedImage, { isOtherRef }: { isOtherRef: boolean }) {
+  const facts = isOtherRef ? { facts: null } : {};
+  await tx
+    .updateTable('image')
+    .set({ ...imageColumns(image), ...facts })
+    .where('id', '=', image.id)
+    .execute();
 }
 
 interface CatalogIds {

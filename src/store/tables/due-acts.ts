@@ -65,6 +65,11 @@ export async function followActs(tx: Db, before: Instance | null, after: Instanc
   if (dropped.length > 0) await dropActs(tx, subjectId, dropped);
 }
 
+/** Lets the handler look again at all acts of the kind. */
+export async function makeActsDue(tx: Db, kind: ActKind, dueAtMs: number): Promise<void> {
+  await tx.updateTable('dueAct').set({ dueAtMs }).where('kind', '=', kind).execute();
+}
+
 /** Lets the handlers read the new windows of a region. */
 export async function windowsChanged(tx: Db, regionId: string, dueAtMs: number): Promise<void> {
   await tx

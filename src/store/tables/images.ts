@@ -1,10 +1,12 @@
 /** Images of accounts; the operator's, in the same table with `ownerId` null: `catalog.ts`. */
 import type { Selectable } from 'kysely';
-import { endOperation, type Operation } from '../../domain/compute/operation.ts';
+import { beginOperation, endOperation, type Operation } from '../../domain/compute/operation.ts';
 import { type Image, ownImageStates, type OwnImageState } from '../../domain/regions/catalog.ts';
 import { locking } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import { unknownImage } from '../../domain/regions/image-facts.ts';
 import { imageFromRow } from './catalog.ts';
+import { encodeKnownImage } from './image-facts.ts';
 import { archiveOperation } from './operations.ts';
 import type { ImageTable } from '../db/schema.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
@@ -45,10 +47,11 @@ export interface NewOwnImage {
   from: { instanceId: string; regionId: string; operation: Operation } | null;
   /** Registered while its registry was away. */
   unchecked: { text: string; againAtMs: number | null } | null;
+  digest: string;
 }
 
 export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> {
-  const { from, tags, unchecked, ...facts } = image;
+  const { from, tags, unchecked, digest, ...facts } = image;
   await tx
     .insertInto('image')
     .values({
@@ -61,6 +64,7 @@ export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> 
       regionId: from?.regionId ?? null,
       operation: from === null ? null : JSON.stringify(from.operation),
       stateText: unchecked?.text ?? '',
+      facts: digest === '' ? null : encodeKnownImage({ ...unknownImage, registryDigest: digest }),
       dueAtMs: from === null ? (unchecked?.againAtMs ?? null) : facts.createdAtMs,
     })
     .execute();
@@ -126,6 +130,22 @@ export async function requestImageDeletion(
     .set({ ...deletion, dueAtMs: nowMs })
     .where('id', '=', id)
     .execute();
+}
+
+/** Returns the generation of the operation. */
+export async function requestRefresh(tx: Db, row: ImageRow, nowMs: number): Promise<number> {
+  const { id, ownerId, generation, operation } = row;
+  if (ownerId !== null && operation !== null) {
+    const before = { subjectId: id, generation, operation: parseOperation(operation, 'image', id) };
+    await archiveOperation(tx, ownerId, before, nowMs);
+  }
+  const next = { generation: generation + 1, operation: JSON.stringify(beginOperation('refreshImage', 'user', nowMs)) };
+  await tx
+    .updateTable('image')
+    .set({ ...next, attempts: 0, dueAtMs: nowMs })
+    .where('id', '=', id)
+    .execute();
+  return next.generation;
 }
 
 export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {

@@ -3,7 +3,7 @@ import type { Selectable } from 'kysely';
 import { instanceId, userId } from '../../domain/kernel/ids.ts';
 import type { Region } from '../../domain/regions/catalog.ts';
 import { desiredStates } from '../../domain/compute/instance-states.ts';
-import type { Instance } from '../../domain/compute/instance.ts';
+import { rootDiskStates, type Instance } from '../../domain/compute/instance.ts';
 import { searchForm } from '../../domain/kernel/resource-labels.ts';
 import { publicInstance } from '../../domain/compute/public-instance.ts';
 import {
@@ -58,6 +58,7 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   reclaimAtMs: by('request', plain()),
   stopPolicy: by('request', json(schemas.stopPolicy)),
   archive: by('reconcile', nullableJson(schemas.archive)),
+  rootDisk: by('reconcile', closedList(rootDiskStates)),
   // Incremented by changes outside of reconciles: `writeReconciledInstance` guards it.
   revision: by('request', plain()),
   pending: by('request', nullableJson(schemas.pending)),

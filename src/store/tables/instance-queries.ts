@@ -25,6 +25,18 @@ const runningIn = ({ onlySettled }: { onlySettled: boolean }) =>
 const running = runningIn({ onlySettled: false });
 const settledRunning = runningIn({ onlySettled: true });
 
+const withRootDisk = prepared<{ region: string }>()((db, p) =>
+  db
+    .selectFrom('instance')
+    .select('id')
+    .where('regionId', '=', p('region'))
+    .where('rootDisk', '=', sql.lit('kept'))
+    .where('dueAtMs', 'is', null),
+);
+
+export const settledWithRootDisk = async (db: Db, region: string): Promise<string[]> =>
+  idsOf(await withRootDisk(db, { region }));
+
 export const runningIds = async (db: Db, region: string): Promise<string[]> => idsOf(await running(db, { region }));
 
 export const settledRunningIds = async (db: Db, region: string): Promise<string[]> =>

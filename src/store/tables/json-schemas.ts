@@ -12,6 +12,7 @@ import { ruleNames } from '../../domain/compute/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/kernel/ids.ts';
 import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/compute/instance-states.ts';
 import { readinessProofs } from '../../domain/compute/instance.ts';
+import { notebookStates } from '../../domain/compute/notebook-state.ts';
 import type {
   Archive,
   ContainerShape,
@@ -127,6 +128,7 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
   initScript: z.string(),
   cpuOnlyPriceMicros,
   startCommand: z.string().default(''),
+  runImageCommand: z.boolean().default(false),
 });
 
 export const nodePorts: z.ZodType<NodePort[]> = z.array(z.object({ port: z.number(), nodePort: z.number() }));
@@ -170,12 +172,24 @@ export const observed: z.ZodType<Observed> = z.object({
     .object({ runStartedAtMs: z.number(), sinceMs: z.number(), priceMicros: z.number() })
     .nullable()
     .default(null),
+  memoryKills: z.object({ runStartedAtMs: z.number(), count: z.number(), atMs: z.number() }).nullable().default(null),
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),
   initFailure: z.string().default(''),
   startExit: z.number().nullable().default(null),
   startFailure: z.string().default(''),
+  imageNote: z.string().default(''),
+  notebook: z
+    .object({
+      state: z.enum(notebookStates),
+      text: z.string(),
+      exit: z.number().nullable(),
+      endedAtMs: z.number(),
+      endedKernels: z.number(),
+    })
+    .nullable()
+    .default(null),
   progress: progress.nullable(),
 });
 

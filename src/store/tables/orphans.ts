@@ -18,6 +18,7 @@ export interface Intent {
   id: string;
   desired: string;
   status: string;
+  rootDisk: string;
   /** Not due and not leased. */
   idle: boolean;
   /** Refs of the archive, of archives to remove, and of unfinished ones. */
@@ -28,7 +29,7 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
   if (ids.length === 0) return [];
   const rows = await db
     .selectFrom('instance')
-    .select(['id', 'desired', 'status', 'dueAtMs', 'archive', 'unfinished'])
+    .select(['id', 'desired', 'status', 'rootDisk', 'dueAtMs', 'archive', 'unfinished'])
     .where('id', 'in', ids)
     .execute();
   return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {

@@ -200,17 +200,6 @@ onBothEngines('an archived instance', (open) => {
     expect(await world.store.read.selectFrom('usagePeriod').selectAll().execute()).not.toEqual([]);
   });
 
-  test('reports a missing root disk, and starts from the image', async () => {
-    const world = await makeWorld(await open());
-    const id = await launched(world);
-    await bring(world, id, 'stop', 'Stopped');
-    await world.engine.host.forget(id);
-    await bring(world, id, 'archive', 'Archived');
-    expect((await world.instance(id)).instanceRuntimeInfo.message).toMatch(/no root disk to save/);
-    await bring(world, id, 'start', 'Running');
-    await becomesConsistent(world);
-  });
-
   test('removes a container that reappears, and keeps the saved root disk', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);

@@ -74,8 +74,9 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     });
   }
 
-  test('recreates a container lost while Running, and reports it', async () => {
-    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 100, backOffMaxMs: 100 } });
+  test('recreates a container lost while Running that has no root disk of its own, and reports it', async () => {
+    const limits = { backOffBaseMs: 100, backOffMaxMs: 100 };
+    const world = await makeWorld(await open(), { limits, capabilities: { keepsRootDisk: false } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     await world.engine.host.forget(instanceId as never);

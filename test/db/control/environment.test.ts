@@ -44,7 +44,9 @@ onBothEngines('environment', (open) => {
     const other = await world.account('other');
     await environments.change(other, 'account', change({ environment: { A: 'theirs' } }), null);
     const sizes = SIZES.map((name) => `export ${name}='1'\n`).join('');
-    const own = `export BERTH_INSTANCE_ID='${id}'\nexport BERTH_BASE_URL='/notebook/${id}/'\n${sizes}`;
+    const prefix = `/forward/${id}/{port}`;
+    const ports = `export BERTH_PORT_PREFIX='${prefix}'\nexport BERTH_PORT_URL='http://gateway.test${prefix}/'\n`;
+    const own = `export BERTH_INSTANCE_ID='${id}'\nexport BERTH_BASE_URL='/notebook/${id}/'\n${ports}${sizes}`;
     expect(await fileOf(world, id)).toBe(
       `${own}export A='i'\nexport B='a'\nexport C='own'\nexport TOKEN='${SECRET}'\n`,
     );
@@ -55,6 +57,8 @@ onBothEngines('environment', (open) => {
       ['B', 'a', 'account', false],
       ['BERTH_BASE_URL', `/notebook/${id}/`, 'berth', false],
       ['BERTH_INSTANCE_ID', id, 'berth', false],
+      ['BERTH_PORT_PREFIX', prefix, 'berth', false],
+      ['BERTH_PORT_URL', `http://gateway.test${prefix}/`, 'berth', false],
       ['C', 'own', 'instance', false],
       ['TOKEN', null, 'instance', true],
     ]);

@@ -36,6 +36,34 @@ onBothEngines('health', (open) => {
     await expectConsistent(world);
   });
 
+  test('tells the owner of processes that the kernel killed for want of memory, once each, in that run', async () => {
+    const world = await makeWorld(await open(), { hurry: 100 });
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    const says = (text: RegExp) =>
+      world.until(instanceId, ({ instanceRuntimeInfo: { message } }) => text.test(message));
+    const { memoryKills } = world.engine.host;
+    memoryKills.set(instanceId, 1);
+    const killed = await says(
+      /^a program was killed at \d{4}-\d\d-\d\d \d\d:\d\d UTC: the instance's memory of [\d.]+ GB was full$/,
+    );
+    expect(killed.instanceRuntimeInfo).toMatchObject({ status: 'Running', diagnosisReason: '', healthy: true });
+    expect((await world.running.control.metrics.read(world.caller, instanceId, {})).now?.usage.memoryKills).toBe(1);
+    memoryKills.set(instanceId, 4);
+    await says(/^4 programs were killed, the last at /);
+    await settled(world);
+    const events = await eventsOf(world, instanceId, 'instance.outOfMemory');
+    expect(events).toMatchObject([{ killed: 1 }, { killed: 3, memoryGB: expect.any(Number) }]);
+    memoryKills.delete(instanceId);
+    await instances.restart(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Restarting'));
+    const again = await world.until(instanceId, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo.message).toBe('');
+    await settled(world);
+    expect(await eventsOf(world, instanceId, 'instance.outOfMemory')).toHaveLength(2);
+  });
+
   test('ignores a single silence and an unreachable engine', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -68,7 +96,10 @@ onBothEngines('health', (open) => {
       store.read.selectFrom('instance').selectAll().where('id', '=', instanceId).executeTakeFirstOrThrow();
     const silences = () => store.read.selectFrom('watch').selectAll().where('kind', '=', 'silent').execute();
     const another = async () => {
-      const health = makeHealthChecks({ ...deps, sampler: { latestOf: () => null, lackingGpu: () => [] } });
+      const health = makeHealthChecks({
+        ...deps,
+        sampler: { latestOf: () => null, lackingGpu: () => [], takeKilled: () => [] },
+      });
       await health.takeOver();
       await health.check();
       return { health, says: health.answers(instanceFromRow(await row())) };

@@ -45,7 +45,7 @@ onEngine('sqlite', 'an image in two regions', (open) => {
       expect((await world.instance(instanceId)).instanceSpecInfo.imageInfo).toMatchObject({ architecture: 'arm64' });
       const found = await imageOf(id);
       expect(found).toMatchObject({ state: 'Ready' });
-      expect(found?.regions.toSorted((a, b) => Number(a.region === there) - Number(b.region === there))).toEqual([
+      expect(found?.regions.toSorted((a, b) => Number(a.region === there) - Number(b.region === there))).toMatchObject([
         { region: here, architecture: 'arm64', state: 'Ready', stateText: '', progressPercent: 0 },
         { region: there, architecture: 'amd64', state: 'Absent', stateText: '', progressPercent: 0 },
       ]);

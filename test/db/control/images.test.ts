@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { makeImagePulls } from '../../../src/control/regions/images/image-pulls.ts';
+import { realTime } from '../../../src/control/kernel/time.ts';
 import type { ImageProgress } from '../../../src/engines/contract.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { onEngine } from '../../fixtures/store.ts';
@@ -95,7 +96,7 @@ onEngine('sqlite', 'an image', (open) => {
   test('is pulled again when the engine lost it long after the request', async () => {
     const { reported, engine } = registry(found);
     const clock = { aheadMs: 0 };
-    const world = await makeWorld(await open(), { engine, clock });
+    const world = await makeWorld(await open(), { engine, clock, capabilities: { keepsRootDisk: false } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     clock.aheadMs = 3 * 3_600_000;
@@ -140,7 +141,7 @@ onEngine('sqlite', 'an image', (open) => {
 test('an abandoned pull is aborted, and does not abort a later one', async () => {
   let pulls = 0;
   const fails: (() => void)[] = [];
-  const work = makeImagePulls();
+  const work = makeImagePulls({ time: realTime, askMs: 1_000, onEnsured: async () => {} });
   const engine = makeSimulatedEngine({ installation: 'x' });
   const aborted: boolean[] = [];
   engine.ensureImage = (_ref: string, _onProgress: (progress: ImageProgress) => void, signal: AbortSignal) => {

@@ -88,6 +88,30 @@ onBothEngines('access to a port', (open) => {
     expect(await eventsOf(world, id)).toEqual(Array.from({ length: 5 }, () => 'instance.portAccessSet'));
   });
 
+  test('says of each port that others see in a sandbox what to pass on instead', async () => {
+    const world = await makeWorld(await open());
+    const id = await launched(world);
+    const noteOf = async (port: number, access: PortAccess): Promise<string> =>
+      (await set(world, id, port, access)).note;
+    for (const access of ['public', 'signedIn'] as const) {
+      expect(await noteOf(8000, access)).toMatch(/in a sandbox.*: pass on the node port, or let .* BERTH_DOMAIN$/);
+      expect(await noteOf(8001, access)).toMatch(/in a sandbox.*: add the port to nodePorts and pass on/);
+    }
+    for (const port of [8000, 8001]) expect(await noteOf(port, 'owner')).not.toContain('sandbox');
+  });
+
+  test('the gateway knows the node ports of an instance that runs', async () => {
+    const world = await makeWorld(await open());
+    const id = await launched(world);
+    const { forwarding, instances, ports } = world.running.control;
+    const published = async () => [...((await forwarding.route(id))?.nodePorts ?? [])];
+    const [listed] = await ports.list(world.caller, id);
+    expect(await published()).toEqual([[8000, `${listed?.nodePort?.address}:${listed?.nodePort?.port}`]]);
+    await instances.stop(world.caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    expect(await published()).toEqual([]);
+  });
+
   test("allows settings for 64 ports of one's own active instance", async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);

@@ -48,6 +48,13 @@ async function expectRepaired(world: World, { running, stopped }: Kinds): Promis
   await expectConsistent(world);
 }
 
+/** Starts an instance whose root disk is lost, with another one. */
+async function startWithNewDisk(world: World, id: InstanceId): Promise<void> {
+  await world.until(id, ({ instanceRuntimeInfo: now }) => now.diagnosisReason === 'RootDiskLost');
+  await world.running.control.instances.start(world.caller, { instanceId: id, newRootDisk: true }, null);
+  await world.until(id, hasStatus('Running'));
+}
+
 const startsOf = async (world: World, id: InstanceId): Promise<number> => {
   const row = await world.store.read
     .selectFrom('setting')
@@ -99,7 +106,7 @@ onBothEngines('start-up repair', (open) => {
     await expectRepaired(world, kinds);
   });
 
-  test('removes released containers, recreates lost ones and stops stopped ones after the engine was restored from a backup', async () => {
+  test('removes released containers, names lost ones and stops stopped ones after the engine was restored from a backup', async () => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 4);
     world.engine.host.goAway(3_600_000);
@@ -131,25 +138,25 @@ onBothEngines('start-up repair', (open) => {
     await eventually(async () => {
       const there = await containersOf(world);
       const gone = !there.has(back) && !there.has(alsoBack) && there.get(woken) === false;
-      return gone && there.get(lost) === true && there.get(alsoLost) === true;
+      return gone && !there.has(lost) && !there.has(alsoLost);
     });
+    for (const id of [lost, alsoLost]) await startWithNewDisk(world, id);
     await expectRepaired(world, kinds);
     expect(await Promise.all(kinds.running.map(portsOf))).toEqual(before);
   });
 
-  test('recreates running instances after the engine lost everything, images too; stopped ones stay startable', async () => {
+  test('names every instance after the engine lost everything, images too; all stay startable', async () => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 4);
     await world.running.stop();
     await world.engine.host.forgetAll();
     await world.again();
-    const [first] = kinds.running;
-    await eventually(async () => first !== undefined && (await startsOf(world, first)) === 1);
-    await expectRepaired(world, kinds);
+    for (const id of [...kinds.stopped, ...kinds.running])
+      await world.until(id, ({ instanceRuntimeInfo: now }) => now.diagnosisReason === 'RootDiskLost');
+    for (const id of kinds.running) await startWithNewDisk(world, id);
     const [stopped] = kinds.stopped;
     if (!stopped) throw new Error('too few');
-    await world.running.control.instances.start(world.caller, { instanceId: stopped }, null);
-    await world.until(stopped, hasStatus('Running'));
+    await startWithNewDisk(world, stopped);
     await settled(world);
     await expectConsistent(world);
     expect(await world.engine.listOwned(soon())).toHaveLength(4 + 1 + 1);

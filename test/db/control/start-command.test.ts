@@ -1,6 +1,6 @@
 /** Scripts of an instance: how they ended, by its message, and the start command's log. */
 import { expect, test } from 'vitest';
-import { parseConsole } from '../../../src/control/compute/instances/readiness.ts';
+import { parseConsole } from '../../../src/control/compute/instances/start-reports.ts';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -64,7 +64,12 @@ test('reads how the scripts of the last start ended, without colors and control 
     'berth: init exit 0123456 nonsense',
     'berth: start started',
   ]);
-  expect(report).toEqual({ services: ['ssh', 'notebook'], init: { exit: 0, failure: '' }, start: 'running' });
+  expect(report).toEqual({
+    services: ['ssh', 'notebook'],
+    init: { exit: 0, failure: '' },
+    start: 'running',
+    notebook: null,
+  });
   const [failed] = [parseConsole(['berth: init exit 7 line 2: \u001b[31mERROR\u001b[0m: none\u0007'])];
   expect(failed.init).toEqual({ exit: 7, failure: 'line 2: ERROR: none ' });
   expect(parseConsole(['berth: services ssh', 'berth: start exit 5', 'berth: services ssh']).start).toBeNull();

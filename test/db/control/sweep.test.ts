@@ -37,7 +37,7 @@ onBothEngines('the sweep', (open) => {
     await world.engine.host.start(container);
     expect(await settledNow(world)).toBe(true);
     await sweepRegion(deps, world.drivers);
-    await eventually(async () => (await containersOf(world)).has(instanceId(gone.instanceId)));
+    await world.until(gone.instanceId, ({ instanceRuntimeInfo: now }) => now.diagnosisReason === 'RootDiskLost');
     await eventually(() => container.state === 'exited');
     await settled(world);
     await expectConsistent(world);

@@ -114,6 +114,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       amortization,
       paymentClaim,
       watch,
+      instance = [],
       account = [],
       session = [],
       entry = [],
@@ -136,11 +137,13 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'issuer',
       'subject',
       'providerSid',
+      'rootDisk',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
     const widened = {
       region: region.map(without),
+      instance: instance.map(without),
       account: account.map(without),
       session: session.map(without),
       entry: entry.map(without),

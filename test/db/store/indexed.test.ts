@@ -22,6 +22,7 @@ import {
   limitedAccounts,
   listedWith,
 } from '../../../src/store/tables/money-steps.ts';
+import { settledWithRootDisk } from '../../../src/store/tables/instance-queries.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
 import { spotHolders } from '../../../src/store/tables/tide-and-spot.ts';
@@ -37,6 +38,11 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'images that explain what a sweep found',
     (db) => imageRefsAmong(db, { refs: ['a', 'b'], instanceIds: ['c', 'd'] }),
     [/^SEARCH image USING .*INDEX image_ref /, /^SEARCH image USING .*INDEX image_from /],
+  ],
+  [
+    'instances whose container has the only root disk',
+    (db) => settledWithRootDisk(db, 'a'),
+    [/^SEARCH instance USING INDEX instance_keptRootDisk \(regionId=\?\)/],
   ],
   [
     'spot instances that hold capacity',

@@ -194,6 +194,7 @@ const rows: Rows = {
     attempts: 0,
     generation: 1,
     operation: null,
+    facts: '{"registryDigest":"","regions":{}}',
     ...lease,
   },
   instanceType: {
@@ -229,6 +230,7 @@ const rows: Rows = {
     portAccess: '{}',
     idleAfterMs: BIG,
     archive: null,
+    rootDisk: 'kept',
     revision: 1,
     pending: '{}',
     oldContainer: null,

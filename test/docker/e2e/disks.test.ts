@@ -6,12 +6,14 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
+import { instanceId } from '../../../src/domain/kernel/ids.ts';
+import { containerName, labels } from '../../../src/engines/labels.ts';
 import { listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { longTest } from '../../fixtures/long-test.ts';
 import { shell } from './container-shell.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
-import { until } from '../../fixtures/server-process.ts';
+import { docker, until } from '../../fixtures/server-process.ts';
 
 const run = promisify(execFile);
 const GB = 1024 ** 3;
@@ -225,4 +227,31 @@ test('either the launch or the deletion of its volumes wins, and nothing leaks',
   expect(await readdir(join(inside.folder, 'disks/volume'))).toEqual([]);
   expect(await readdir(join(inside.folder, 'disks/data'))).toEqual([]);
   expect(await readFile('/proc/self/mountinfo', 'utf8')).not.toContain(inside.folder);
+});
+
+test('a container that is removed or pruned is RootDiskLost, until a new root disk is asked for', async () => {
+  const id = await running();
+  const agree = async (): Promise<void> => {
+    await expect(inside.client.start({ instanceId: id })).rejects.toMatchObject({
+      status: 409,
+      message: expect.stringMatching(/Send "newRootDisk": true to start from the image/),
+    });
+    await inside.client.start({ instanceId: id, newRootDisk: true });
+    await inside.sees(id, { status: 'Running', diagnosisReason: '' });
+    expect(await shell(id, 'ls /root')).not.toContain('kept');
+  };
+  await shell(id, 'touch /root/kept /root/dataDisk/saved');
+  await docker.getContainer(containerName(instanceId(id))).remove({ force: true });
+  const said = await inside.givenUp(id, { status: 'StartingFailed', reason: 'RootDiskLost', hadRun: true });
+  expect(said).toMatch(/removed outside of Berth/);
+  await agree();
+  await shell(id, 'touch /root/kept');
+  await inside.client.stop({ instanceId: id });
+  await inside.sees(id, { status: 'Stopped' });
+  const filters = JSON.stringify({ label: [`${labels.id}=${id}`] });
+  expect((await docker.pruneContainers({ filters })).ContainersDeleted).toHaveLength(1);
+  await inside.sees(id, { status: 'Stopped', diagnosisReason: 'RootDiskLost' });
+  await agree();
+  expect(await shell(id, 'ls /root/dataDisk')).toContain('saved');
+  await inside.removeAll(id);
 });

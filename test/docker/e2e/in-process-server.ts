@@ -39,7 +39,9 @@ import {
 } from '../../fixtures/server-process.ts';
 
 /** Fields in which a launch differs from the default. */
-export type LaunchOptions = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & {
+export type LaunchOptions = Partial<
+  Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'>
+> & {
   initScript?: string;
 };
 

@@ -54,6 +54,25 @@ describe('failures inside of the container', () => {
     await inside.removeAll(id);
   });
 
+  test.concurrent('a program that the kernel kills for want of memory: a message and an event', async ({ expect }) => {
+    const id = await inside.launch({ imageId });
+    await inside.sees(id, { status: 'Running' });
+    await expect(shell(id, 'exec dd if=/dev/zero of=/dev/null bs=3000M count=1')).rejects.toThrow('137');
+    const { instanceRuntimeInfo } = await until(
+      async () => (await inside.client.getInstance({ instanceId: id })).instance,
+      ({ instanceRuntimeInfo: { message } }) => message !== '',
+    );
+    expect(instanceRuntimeInfo.message).toMatch(
+      /^a program was killed at .* UTC: the instance's memory of 2 GB was full$/,
+    );
+    expect(instanceRuntimeInfo).toMatchObject({ status: 'Running', diagnosisReason: '', healthy: true });
+    const { store } = inside.server;
+    const events = store.read.selectFrom('event').select('data').where('subjectId', '=', id);
+    expect(await events.where('kind', '=', 'instance.outOfMemory').execute()).toHaveLength(1);
+    expect((await inside.client.metrics({ instanceId: id })).now?.memoryKills).toBe(1);
+    await inside.removeAll(id);
+  });
+
   test.concurrent('a main process that ended once: ContainerExited, and it runs again', async ({ expect }) => {
     const id = await inside.launch({ imageId });
     await inside.sees(id, { status: 'Running' });
@@ -61,9 +80,6 @@ describe('failures inside of the container', () => {
       (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
     await containerOf(id).kill();
     await until(ends, (times) => times === 1);
-    await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
-    await containerOf(id).remove({ force: true });
-    await until(ends, (times) => times === 2);
     const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
     expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
     await inside.removeAll(id);

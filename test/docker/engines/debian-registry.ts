@@ -34,7 +34,7 @@ export async function startDebianRegistries(): Promise<DebianRegistries> {
   const children: ChildProcess[] = [];
   const stop = async (): Promise<void> => {
     for (const child of children) {
-      if (child.exitCode !== null || child.pid === undefined) continue;
+      if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) continue;
       child.kill('SIGKILL');
       await once(child, 'exit');
     }

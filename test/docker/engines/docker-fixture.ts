@@ -323,8 +323,8 @@ done
 };
 
 /**
- * Imports busybox under `ref`, with all applets or `only` these, and `files`. The caller removes
- * `folder`.
+ * Imports busybox under `ref`, with all applets or `only` these, `files`, and `changes`: lines of a
+ * Dockerfile. The caller removes `folder`.
  */
 export async function importBusybox(
   docker: Docker,
@@ -332,6 +332,7 @@ export async function importBusybox(
   folder: string,
   files: Readonly<Record<string, ImageFile>> = {},
   only?: readonly string[],
+  changes: readonly string[] = [],
 ): Promise<void> {
   const busybox = '/bin/busybox';
   if (
@@ -359,6 +360,6 @@ export async function importBusybox(
   }
   const tar = spawn('tar', ['-C', root, '--owner=0', '--group=0', '-c', '.'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [repo, tag] = [ref.slice(0, ref.lastIndexOf(':')), ref.slice(ref.lastIndexOf(':') + 1)];
-  const answer = await text(await docker.importImage(tar.stdout, { repo, tag }));
+  const answer = await text(await docker.importImage(tar.stdout, { repo, tag, changes: [...changes] }));
   if (answer.includes('"error"')) throw new Error(answer);
 }

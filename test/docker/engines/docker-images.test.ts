@@ -81,7 +81,8 @@ describe('pulls', () => {
 
   it('checks an image without a download, and names the architectures when none is of the host', async () => {
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
-    expect(await fixture.engine.checkImage(registry.imageRef, deadline())).toBe(true);
+    const { digest } = (await fixture.engine.checkImage(registry.imageRef, deadline())) || expect.fail();
+    expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
     await expectFault(fixture.engine.checkImage(`${registry.address}/tiny:2`, deadline()), 'not_found');
     await expectFault(fixture.engine.checkImage(`${registry.address}/secret:1`, deadline()), 'denied');
     registry.mood = 'failing';

@@ -32,6 +32,19 @@ describe('usage', () => {
     expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
   });
 
+  it('counts the processes that the kernel kills for want of memory, until the next run', async () => {
+    const spec = subject.spec();
+    const kills = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id)?.memoryKills;
+    await subject.ensure(spec);
+    expect(await kills()).toBe(0);
+    const { exitCode } = await subject.exec(spec.id, 'dd', 'if=/dev/zero', 'of=/dev/null', 'bs=200M', 'count=1');
+    expect(exitCode).toBe(137);
+    expect(await kills()).toBe(1);
+    await fixture.engine.halt(spec.id, 5_000, deadline());
+    await subject.ensure(spec);
+    expect(await kills()).toBe(0);
+  });
+
   it('counts blocks of the root disk and of files of the engine, deleted ones included, and no holes', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);

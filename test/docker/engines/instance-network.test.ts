@@ -99,7 +99,7 @@ const company = (): InstanceNetwork => ({
 
 async function specIn(network: InstanceNetwork, options: Partial<EngineSpec> = {}): Promise<EngineSpec> {
   const spec = subject.spec({ imageRef: notebook, memoryMiB: 512, pidsLimit: 512, ...options });
-  const variables = ownVariables({ id: spec.id, spec: { type: { cpuCores: 1 } } }, network);
+  const variables = ownVariables({ id: spec.id, spec: { type: { cpuCores: 1 } } }, { path: '', host: null }, network);
   const files = [
     control('start', await readFile(START, 'utf8'), 0o555),
     control('networks', await readFile(path.join(path.dirname(START), 'networks.sh'), 'utf8')),

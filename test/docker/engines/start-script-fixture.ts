@@ -15,6 +15,7 @@ import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-im
 export const run = promisify(execFile);
 export const images = new URL('../../../images/', import.meta.url).pathname;
 export const docker = new Docker();
+const NOTEBOOK = 'berth: notebook ';
 export let image: string;
 export let lab: string;
 let key: string;
@@ -40,6 +41,7 @@ export async function start(options: {
   before?: string;
   tmpfs?: Record<string, string>;
   hostKey?: string;
+  memoryBytes?: number;
 }) {
   const id = `notebook-${randomUUID()}`;
   const control = await mkdtemp(join(lab, 'control-'));
@@ -47,6 +49,7 @@ export async function start(options: {
   const token = randomBytes(24).toString('hex');
   const baseUrl = `/notebook/${id}/`;
   await copyFile(join(images, 'start.sh'), join(control, 'start'));
+  await copyFile(join(images, 'jupyter_server_config.py'), join(control, 'jupyter-config'));
   await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
   await writeFile(join(control, 'name'), 'first\n');
@@ -72,7 +75,7 @@ export async function start(options: {
     HostConfig: {
       Binds: [`${control}:/etc/berth:ro`],
       SecurityOpt: ['no-new-privileges'],
-      Memory: 2 ** 30,
+      Memory: options.memoryBytes ?? 2 ** 30,
       PidsLimit: 512,
       Tmpfs: options.tmpfs ?? {},
     },
@@ -89,6 +92,16 @@ export async function start(options: {
     'StrictHostKeyChecking=no',
     'UserKnownHostsFile=/dev/null',
   ];
+  const lines = async (): Promise<string[]> => {
+    const raw = await container.logs({ stdout: true, stderr: false });
+    const text: string[] = [];
+    for (let at = 0; at + 8 <= raw.length; at += 8 + raw.readUInt32BE(at + 4))
+      text.push(raw.toString('utf8', at + 8, at + 8 + raw.readUInt32BE(at + 4)));
+    return text
+      .join('')
+      .split('\n')
+      .filter((line) => line.startsWith('berth: '));
+  };
   const sshFlags = [...sshOptions, 'LogLevel=ERROR'].flatMap((option) => ['-o', option]);
   return {
     container,
@@ -96,17 +109,10 @@ export async function start(options: {
     address,
     token,
     baseUrl,
-    /** Lines of stdout that Berth reads. */
-    async said(): Promise<string[]> {
-      const raw = await container.logs({ stdout: true, stderr: false });
-      const text: string[] = [];
-      for (let at = 0; at + 8 <= raw.length; at += 8 + raw.readUInt32BE(at + 4))
-        text.push(raw.toString('utf8', at + 8, at + 8 + raw.readUInt32BE(at + 4)));
-      return text
-        .join('')
-        .split('\n')
-        .filter((line) => line.startsWith('berth: '));
-    },
+    /** Lines of stdout that Berth reads, but for those about the notebook. */
+    said: async (): Promise<string[]> => (await lines()).filter((line) => !line.startsWith(NOTEBOOK)),
+    notebookSaid: async (): Promise<string[]> =>
+      (await lines()).filter((line) => line.startsWith(NOTEBOOK)).map((line) => line.slice(NOTEBOOK.length)),
     ssh: async (command: string, identity = key): Promise<string> =>
       (await run('ssh', ['-i', identity, ...sshFlags, `root@${await address()}`, command])).stdout,
     /** Returns the output of a line in a login shell. */
@@ -123,8 +129,8 @@ export async function start(options: {
       });
     },
     /** Returns the first output of the code in a new kernel. */
-    async cell(code: string): Promise<string> {
-      const made = await this.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
+    async cell(code: string, name = 'python3'): Promise<string> {
+      const made = await this.http('api/kernels', { method: 'POST', body: JSON.stringify({ name }) });
       expect(made.status).toBe(201);
       const kernel = z.object({ id: z.string() }).parse(await made.json());
       const url = `ws://${await address()}:8888${baseUrl}api/kernels/${kernel.id}/channels`;

@@ -247,6 +247,23 @@ describe('the notebook', () => {
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
 
+  it("is the image's own, says so, and runs the instance's Python, where an upgrade does not start", async () => {
+    const broken = 'raise SystemExit("this version does not start")';
+    const instance = await start({
+      before: `echo '${broken}' >/opt/venv/lib/python3.13/site-packages/jupyterlab/__init__.py`,
+    });
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect(await instance.said()).toContainEqual(
+      "berth: the installed Jupyter does not start, the image's runs: this version does not start",
+    );
+    const page = await (await instance.http('lab')).text();
+    expect(page).toMatch(/"berthNotice": "The JupyterLab that was installed here does not start/);
+    expect(page).toContain('<!-- berth-bundle ');
+    const where = 'import sys; print(sys.prefix)';
+    expect(await instance.cell(where)).toBe('/opt/venv\n');
+    expect(await instance.cell(where, 'image')).toBe('/opt/jupyter\n');
+  });
+
   longTest('gives the first kernel a prepared process, unless packages were installed since its start', async () => {
     const instance = await start({ env: ['GREETING=hello'] });
     const headers = { authorization: `token ${instance.token}` };
@@ -254,15 +271,14 @@ describe('the notebook', () => {
       runCell(`http://${await instance.address()}:8888${instance.baseUrl}`, headers, code);
     const how =
       'import os, sys; print(open("/proc/self/cmdline").read().split("\\0")[3], os.getcwd(), os.environ["GREETING"], sys.argv[0])';
-    const launcher = '/usr/lib/python3/dist-packages/ipykernel_launcher.py';
+    const site = '/opt/venv/lib/python3.13/site-packages';
+    const launcher = `${site}/ipykernel_launcher.py`;
     await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
     expect(await inKernel(how)).toBe(`berth_lab /root hello ${launcher}\n`);
     expect(await inKernel(how)).toBe(`ipykernel_launcher /root hello ${launcher}\n`);
     await instance.container.restart();
     await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
-    await instance.ssh(
-      'mkdir /opt/mine; touch /opt/mine/mine.py; cd /usr/lib/python3/dist-packages; echo /opt/mine >mine.pth',
-    );
+    await instance.ssh(`mkdir /opt/mine; touch /opt/mine/mine.py; cd ${site}; echo /opt/mine >mine.pth`);
     expect(await inKernel(`import mine; ${how}`)).toMatch(/^ipykernel_launcher /);
   });
 
@@ -312,7 +328,7 @@ describe('SIGTERM', () => {
 });
 
 it('runs the init script in an image without ssh, notebook and bash, and stops', async () => {
-  const before = 'rm -f /usr/sbin/sshd /usr/bin/jupyter* /usr/bin/bash';
+  const before = 'rm -rf /usr/sbin/sshd /opt/venv /opt/jupyter /usr/bin/bash';
   const instance = await start({ before, initScript: 'echo $0; exit 4' });
   await eventually(async () =>
     expect(await instance.said()).toEqual([
@@ -327,7 +343,7 @@ it('runs the init script in an image without ssh, notebook and bash, and stops',
 
 it('is plain POSIX shell of readable size', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
-  expect(script.split('\n').length).toBeLessThan(470);
+  expect(script.split('\n').length).toBeLessThan(500);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
   expect(functions).toEqual([...new Set(functions)]);
   await run('dash', ['-n', join(images, 'start.sh')]);

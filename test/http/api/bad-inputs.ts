@@ -222,6 +222,9 @@ export const badInputs: BadInput[] = [
     negative: configured({ dockerStorageSize: -1 }),
     null: configured({ dockerStorageSize: null }),
   }),
+  ...of(CREATE, 'runImageCommand', {
+    'as a word': { ...launchRequest(), runImageCommand: 'yes' },
+  }),
   ...of(CREATE, 'startCommand', {
     'as an array': { ...launchRequest(), startCommand: ['sh'] },
     NUL: { ...launchRequest(), startCommand: 'a\0b' },

@@ -187,6 +187,7 @@ const restingEngine: Engine = {
   observe: async (asked) => new Map(asked.map((id) => [id, { kind: 'unknown', reason: 'the engine rests' }])),
   ensureImage: away,
   checkImage: away,
+  describeImage: away,
   ensure: away,
   setEgress: async () => {},
   halt: away,

@@ -35,6 +35,8 @@ test('a launch with secrets shows them nowhere: in no answer, event, operation o
   expect(shown.map(({ name, from }) => [name, from])).toEqual([
     ['BERTH_BASE_URL', 'berth'],
     ['BERTH_INSTANCE_ID', 'berth'],
+    ['BERTH_PORT_PREFIX', 'berth'],
+    ['BERTH_PORT_URL', 'berth'],
     ['PLAIN', 'instance'],
     ['TOKEN', 'instance'],
   ]);

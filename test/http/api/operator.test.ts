@@ -22,6 +22,7 @@ beforeAll(async () => {
         volumes: page,
         instance: async () => ({
           ...listed,
+          runImageCommand: false,
           startCommand: 'export KEY=secret',
           billing: { autoRenew: false, resume: false, paidTime: null },
           operatorAction: null,

@@ -96,7 +96,10 @@ test('refuses invalid ports and links with field, value and allowed values; noth
     [null, /^field "port" is not set$/],
   ];
   const access: [unknown, RegExp][] = [
-    ['everybody', /^field "access" is "everybody": it must be one of "owner", "signedIn", "public", "default"$/],
+    [
+      'everybody',
+      /^field "access" is "everybody": it must be one of "owner", "loopback", "signedIn", "public", "default"$/,
+    ],
     ['Public', /must be one of "owner"/],
     ['', /must be one of "owner"/],
     [7, /^type mismatch for field "access"$/],

@@ -5,7 +5,7 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+import type { GatewayDeps } from '../../../src/edge/gateway/gateway-deps.ts';
 import { ALICE, idOf, jwtOf, keyOf, MALLORY, serve, serveTcp, start } from './harness.ts';
 import type { Harness } from './harness.ts';
 

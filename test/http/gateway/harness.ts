@@ -19,7 +19,8 @@ import type { PortAccess } from '../../../src/domain/access/port-access.ts';
 import { Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { bindPort } from '../../../src/main/bind-port.ts';
 import { makeGateway } from '../../../src/edge/gateway/gateway.ts';
-import type { Gateway, GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+import type { Gateway } from '../../../src/edge/gateway/gateway.ts';
+import type { GatewayDeps } from '../../../src/edge/gateway/gateway-deps.ts';
 
 export const ISSUER = 'https://berth.test';
 export const API_ORIGIN = 'http://console.test:8080';
@@ -39,6 +40,8 @@ export interface FakeInstance {
   /** Instance port to local port. */
   ports: Map<number, number>;
   streams: Map<number, () => Duplex>;
+  /** The same as `ports`, of programs on loopback inside. */
+  onLoopback: Map<number, number>;
 }
 
 export interface Harness {
@@ -54,6 +57,7 @@ export interface Harness {
   /** Publishes a revocation to the gateway. */
   ended: (ended: RevocationSubject) => void;
   dials: number;
+  loopbackDials: number;
   dialled: Set<Socket>;
   /** Reported traffic. */
   began: { id: string; kind: TrafficKind; done: boolean }[];
@@ -114,6 +118,12 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
         one.done = true;
       };
     },
+    dialLoopback: async (id, port, signal) => {
+      harness.loopbackDials += 1;
+      const real = instances.get(id)?.onLoopback.get(port);
+      if (real === undefined) throw new EngineFault('busy', 'nothing listens on loopback', { retry: true });
+      return dialTcp(real, signal);
+    },
     dial: async (id, port, signal) => {
       harness.dials += 1;
       const stream = instances.get(id)?.streams.get(port);
@@ -149,6 +159,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
     logged,
     ended: endings.publish,
     dials: 0,
+    loopbackDials: 0,
     dialled,
     began,
     add(id, { owner = ALICE, publicPorts = [], access = {}, ports = {}, route = {} }) {
@@ -161,14 +172,17 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
             ...publicPorts.map((port): [number, PortAccess] => [port, 'public']),
             ...Object.entries(access).map(([port, who]): [number, PortAccess] => [Number(port), who]),
           ]),
+          nodePorts: new Map(),
           running: true,
           status: 'Running',
           notebookToken: `token-of-${id}`,
           sshFront: false,
+          notebook: null,
           ...route,
         },
         ports: new Map(Object.entries(ports).map(([inside, real]) => [Number(inside), real])),
         streams: new Map(),
+        onLoopback: new Map(),
       };
       instances.set(id, instance);
       return instance;

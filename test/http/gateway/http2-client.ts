@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { generate } from 'selfsigned';
-import type { GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+import type { GatewayDeps } from '../../../src/edge/gateway/gateway-deps.ts';
 import type { Certificates } from '../../../src/edge/tls-files.ts';
 import type { GatewayLimits } from '../../../src/edge/gateway/gateway-limits.ts';
 import { idOf, onCleanup, start } from './harness.ts';

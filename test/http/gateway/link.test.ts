@@ -55,10 +55,12 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
     [8000, 'public'],
     [8001, 'signedIn'],
   ]),
+  nodePorts: new Map([[8000, '127.0.0.2:30000']]),
   running: true,
   status: 'Running',
   notebookToken: 'secret',
   sshFront: false,
+  notebook: null,
   ...more,
 });
 

@@ -66,7 +66,8 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     await rm(folder, { recursive: true });
   });
   await following.ready;
-  return { forwarding: { ...following.forwarding, dial: forwarding.dial }, authenticate: following.authenticate };
+  const { dial, dialLoopback } = forwarding;
+  return { forwarding: { ...following.forwarding, dial, dialLoopback }, authenticate: following.authenticate };
 }
 
 interface Login {

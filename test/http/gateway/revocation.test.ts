@@ -12,8 +12,10 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   regionId: 'own',
   ownerId: ALICE,
   access: new Map([[80, 'public']]),
+  nodePorts: new Map(),
   running: true,
   sshFront: false,
+  notebook: null,
   status: 'Running',
   notebookToken: '',
 });

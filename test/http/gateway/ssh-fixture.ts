@@ -67,10 +67,12 @@ const route = (instanceId: InstanceId, sshFront: boolean, ownerId: string): Gate
   regionId: 'own',
   ownerId,
   access: new Map(),
+  nodePorts: new Map(),
   running: true,
   status: 'Running',
   notebookToken: '',
   sshFront,
+  notebook: null,
 });
 
 export const routeUpdate = (id: InstanceId, sshFront: boolean, ownerId = ALICE) => ({

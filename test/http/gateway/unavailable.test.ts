@@ -1,7 +1,8 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
-import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
+import type { GatewayRoute } from '../../../src/control/index.ts';
+import { ALICE, API_ORIGIN, ask, jwtOf, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
 
 const A = idOf('a');
 
@@ -22,6 +23,22 @@ describe('the gateway explains why an instance cannot answer', () => {
     const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
     expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');
     expect(forPerson.body).toContain('http-equiv="refresh"');
+  });
+
+  const notebooks: [route: GatewayRoute['notebook'], title: string, says: RegExp, reloads: boolean][] = [
+    [null, 'The notebook does not answer yet', /wait a moment/i, true],
+    [{ state: 'starting', text: '' }, 'The notebook does not answer yet', /source &quot;notebook&quot;/, true],
+    [{ state: 'failed', text: 'Bad <dir>' }, 'The notebook server does not start', /log: Bad &lt;dir&gt;\./, true],
+    [{ state: 'none', text: '' }, 'This image has no Jupyter', /install JupyterLab in the instance/, false],
+  ];
+  test.each(notebooks)('a notebook that is %j', async (notebook, title, says, reloads) => {
+    const harness = await start();
+    harness.add(A, { route: { notebook } });
+    const headers = { accept: 'text/html', authorization: `Bearer ${jwtOf(ALICE)}` };
+    const page = await ask(harness, `/notebook/${A}/lab`, { headers });
+    expect(page).toMatchObject({ status: 503, body: expect.stringContaining(`<h1>${title}</h1>`) });
+    expect(page.body).toMatch(says);
+    expect(page.body.includes('http-equiv="refresh"')).toBe(reloads);
   });
 
   test('answers an upload to a port without a listener, and keeps the connection', async () => {

@@ -203,6 +203,8 @@ test('a start warns of a port that links lead to and the gateway does not listen
   await started.stop();
   const { port } = new URL(started.gatewayUrl);
   expect(started.output()).toContain(`lead to port 9283, but the gateway listens on port ${port}`);
+  expect(started.output().match(/BERTH_DOMAIN has no wildcard/g)).toHaveLength(1);
+  expect(server.output()).not.toContain('BERTH_DOMAIN has no wildcard');
 });
 
 test('a start names a disk rate whose device is no block device', async () => {

@@ -24,7 +24,9 @@ describe('the address of an instance', () => {
     expect(
       readInstanceViewSearch({ tab: 'overview', range: '1h', log: 'console', find: '', open: 'yes', terminal: 'main' }),
     ).toEqual({});
-    expect(readInstanceViewSearch({ tab: 'nowhere', range: '2h', terminal: '../x' })).toEqual({});
+    expect(readInstanceViewSearch({ tab: 'nowhere', range: '2h', terminal: '../x', loopback: '80' })).toEqual({});
+    expect(readInstanceViewSearch({ loopback: 65_536 })).toEqual({});
+    expect(readInstanceViewSearch({ loopback: 9000 })).toEqual({ loopback: 9000 });
   });
 });
 

@@ -26,7 +26,7 @@ test('reads as many fields from the document as counted by hand', () => {
   // 6+12 type, 6 region, 3 port; 12+4 of the runtime. §2.2: 8.
   expect(fields.instance).toHaveLength(3 + 4 + 9 + 5 + 5 + 6 + 18 + 6 + 3 + 16);
   expect(fields.volume).toHaveLength(8);
-  expect(fields.requests['launch']).toHaveLength(13 + 4 + 4 + 6);
+  expect(fields.requests['launch']).toHaveLength(14 + 4 + 4 + 6);
   expect(fields.requests['listInstances']).toHaveLength(3 + 4);
   expect(fields.requests['createVolume']).toHaveLength(5);
 });
@@ -53,7 +53,8 @@ describe('answers', () => {
       ...fields.instance.map(pathAndType),
       ...items.map(({ path, type }) => ({ path: `instanceSpecInfo.${path}`, type })),
     ];
-    const isOurs = ({ path }: { path: string }) => /^(actions|labels|withoutGpu|pendingChanges)(\.|\[|$)/.test(path);
+    const isOurs = ({ path }: { path: string }) =>
+      /^(actions|labels|withoutGpu|pendingChanges|notebook)(\.|\[|$)/.test(path);
     const documented = schemaFields(instance)
       .map(pathAndType)
       .filter((field) => !isOurs(field));

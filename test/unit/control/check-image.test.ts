@@ -6,12 +6,12 @@ import { regionId } from '../../../src/domain/kernel/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDrivers } from '../../fixtures/control-deps.ts';
 
-const fault = (text: string, reason: FaultReason) => async (): Promise<boolean> => {
+const fault = (text: string, reason: FaultReason) => async (): Promise<false> => {
   throw new EngineFault('rejected', text, { retry: false, reason });
 };
 const engines = {
-  fits: async () => true,
-  unable: async () => false,
+  fits: async () => ({ digest: 'sha256:1' }),
+  unable: async (): Promise<false> => false,
   away: fault('the registry does not answer', 'registryAway'),
   missing: fault('no such image', 'imageMissing'),
   denied: fault('not granted', 'imageDenied'),
@@ -42,12 +42,13 @@ const unchecked = (why: RegExp, isFinal = false) => ({
   why: expect.stringMatching(why),
   ...(isFinal ? { isFinal } : {}),
 });
+const fits = { kind: 'fits', digest: 'sha256:1' };
 const refused = (why: RegExp) => ({ kind: 'refused', why: expect.stringMatching(why) });
 
 test.for<{ kinds: Kind[]; is: object; ref?: string }>([
   { kinds: ['unable'], is: unchecked(/^no engine of a region can ask/, true) },
-  { kinds: ['unable', 'fits'], is: { kind: 'fits' } },
-  { kinds: ['fits', 'unfit'], is: { kind: 'fits' } },
+  { kinds: ['unable', 'fits'], is: fits },
+  { kinds: ['fits', 'unfit'], is: fits },
   { kinds: ['unable', 'missing'], is: refused(/^no such image/) },
   { kinds: ['silent', 'denied'], is: refused(/^not granted/) },
   { kinds: ['unable', 'unfit'], is: unchecked(/^for other processors$/, true) },
@@ -71,7 +72,7 @@ test('one account cannot keep the checks of another waiting, and its own say why
   engine.checkImage = (ref, signal) => {
     asked.push(ref);
     return ref === 'good'
-      ? Promise.resolve(true)
+      ? Promise.resolve({ digest: 'sha256:1' })
       : new Promise((_, reject) => signal.addEventListener('abort', reject));
   };
   const health = { probe: null, answers: true, text: '' };
@@ -79,7 +80,7 @@ test('one account cannot keep the checks of another waiting, and its own say why
   const over = new AbortController();
   const checkImage = checkerOf(drivers, () => over.signal);
   const silent = Array.from({ length: 24 }, (_, at) => checkImage('mallory', `silent-${at}`));
-  expect(await checkImage('ann', 'good')).toEqual({ kind: 'fits' });
+  expect(await checkImage('ann', 'good')).toEqual(fits);
   expect(asked).toEqual(['silent-0', 'silent-1', 'good']);
   over.abort();
   const [first, second, ...rest] = await Promise.all(silent);

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { ownVariables } from '../../../src/domain/compute/own-variables.ts';
 
 const of = (cpuCores: number, network = {}): Record<string, string> =>
-  Object.fromEntries(ownVariables({ id: 'i', spec: { type: { cpuCores } } }, network));
+  Object.fromEntries(ownVariables({ id: 'i', spec: { type: { cpuCores } } }, { path: '', host: null }, network));
 
 it.each([
   [0.5, '1'],
@@ -10,6 +10,15 @@ it.each([
   [2.5, '3'],
 ])('%d processors make pools of %s', (cpuCores, count) => {
   expect(of(cpuCores)).toMatchObject({ OMP_NUM_THREADS: count, PYTHON_CPU_COUNT: count });
+});
+
+it.each([
+  [null, '/forward/i/{port}', 'http://gw.test/forward/i/{port}/'],
+  ['http://{port}-i.gpu.test/', '', 'http://{port}-i.gpu.test/'],
+])('programs find prefix and address of each port, with host %s', (host, prefix, url) => {
+  const path = 'http://gw.test/forward/i/{port}/';
+  const variables = ownVariables({ id: 'i', spec: { type: { cpuCores: 1 } } }, { path, host });
+  expect([variables.get('BERTH_PORT_PREFIX'), variables.get('BERTH_PORT_URL')]).toEqual([prefix, url]);
 });
 
 it('without networks of the operator there are no variables for them', () => {

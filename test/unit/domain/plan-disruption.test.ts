@@ -76,7 +76,7 @@ describe('the end of a run', () => {
     ),
   );
 
-  test('before `Running` is paid or refunded, and refunded for an outage, an eviction and an operator alone', () => {
+  test('before `Running` is paid, or refunded for what no owner can do', () => {
     const changes = steps
       .map(({ instance, step, atMs }) => ({ before: instance, after: show(instance, step), atMs }))
       .filter(({ before, after }) => before.observed.status !== 'Running' && !isInUse(after));
@@ -87,7 +87,7 @@ describe('the end of a run', () => {
     const refunds = changes.flatMap(({ before, after, atMs }) => runChange(before, after, atMs).refundFor ?? []);
     expect(new Set(refunds)).toEqual(new Set(['EngineUnreachable', 'Evicted']));
     const refunded = Object.entries(startOutcomes).flatMap(([reason, is]) => (is === 'refunded' ? [reason] : []));
-    expect(refunded.toSorted()).toEqual(['EngineUnreachable', 'Evicted', 'OperatorStop']);
+    expect(refunded.toSorted()).toEqual(['EngineUnreachable', 'Evicted', 'OperatorStop', 'RootDiskLost']);
     expect([...reasons].map((reason) => startOutcomes[reason])).not.toContain('free');
   });
 

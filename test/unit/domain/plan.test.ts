@@ -49,7 +49,7 @@ const knownCases = allCases.filter(({ instance }) => instance.observed.diagnosis
 
 /** Steps that a desired state allows, apart from `mark`. */
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
-  running: ['rest', 'ensure', 'checkReady', 'checkScripts', 'halt', 'failPermanently', 'announceReclaim'],
+  running: ['rest', 'ensure', 'checkReady', 'checkReports', 'halt', 'failPermanently', 'announceReclaim'],
   stopped: ['rest', 'halt', 'settle'],
   archived: ['rest', 'halt', 'saveRoot', 'removeSaved', 'settle'],
   released: ['rest', 'destroy'],

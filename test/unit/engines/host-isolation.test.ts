@@ -9,7 +9,7 @@ import { remountCommand } from '../../../src/engines/docker/host/group-moves.ts'
 import { instanceGroupOf, type GroupHost } from '../../../src/engines/docker/host/instance-group.ts';
 import { kernelLimits, lowLimits, raiseCommand } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
-import { pidsGroup } from '../../../src/engines/docker/host/process-group.ts';
+import { groupIn } from '../../../src/engines/docker/host/process-group.ts';
 import { openFileLimitOf, processLimitOf } from '../../../src/domain/compute/instance-limits.ts';
 
 const GIB = 2 ** 30;
@@ -207,5 +207,11 @@ test.each([
   ['0::/berth.slice/docker-abc.scope\n', { root: '', path: '/berth.slice/docker-abc.scope' }],
   ['', null],
 ])('the control group that counts processes is read from %j', (text, found) => {
-  expect(pidsGroup(text)).toEqual(found);
+  expect(groupIn(text, 'pids')).toEqual(found);
+});
+
+test('the control group of memory is read in both versions of control groups', () => {
+  const first = '8:pids:/berth/abc\n4:memory:/berth/def\n0::/\n';
+  expect(groupIn(first, 'memory')).toEqual({ root: 'memory', path: '/berth/def' });
+  expect(groupIn('0::/docker-abc.scope\n', 'memory')).toEqual({ root: '', path: '/docker-abc.scope' });
 });

@@ -15,9 +15,11 @@ import { buildContext } from '../../../src/engines/docker/image/build.ts';
 import {
   dockerfile,
   importChanges,
+  isWithoutPyPI,
   mmdebstrapArguments,
   readRecipe,
   recipeRef,
+  withoutPyPI,
 } from '../../../src/engines/docker/image/recipes.ts';
 
 const shipped = new URL('../../../images/notebook', import.meta.url).pathname;
@@ -42,13 +44,48 @@ describe('a recipe', () => {
   it('has variants without some of its packages, under names of their own', async () => {
     const [whole, small] = [await readRecipe(shipped), await readRecipe(shipped, 'notebook-small')];
     expect(recipeRef(small)).toBe(recipeRef(whole).replace('notebook:', 'notebook-small:'));
-    expect(whole.packages).toEqual(expect.arrayContaining(['jupyterlab', 'python3-numpy', 'gcc']));
-    expect(small.packages).toContain('jupyterlab');
-    expect(small.packages).not.toEqual(expect.arrayContaining(['python3-numpy']));
+    expect(whole.packages).toEqual(expect.arrayContaining(['python3-venv', 'gcc']));
+    expect(small.packages).toContain('python3-venv');
+    expect(small.packages).not.toEqual(expect.arrayContaining(['gcc']));
     expect(small.packages.length).toBe(whole.packages.length - (whole.variants['notebook-small']?.without.length ?? 0));
-    expect(mmdebstrapArguments(small, shipped, 'root').join(' ')).not.toMatch(/numpy|gcc/);
-    expect(dockerfile(small)).not.toMatch(/python3-numpy/);
+    expect(mmdebstrapArguments(small, shipped, 'root').join(' ')).not.toMatch(/gcc/);
+    expect(dockerfile(small)).not.toMatch(/gcc/);
     await expect(readRecipe(shipped, 'notebook-tiny')).rejects.toThrow(/no variant notebook-tiny/);
+  });
+
+  it('has a variant that adds the packages of a lock to its image, by the engine', async () => {
+    const [whole, more] = [await readRecipe(shipped), await readRecipe(shipped, 'notebook-pytorch')];
+    expect(more.adds?.to).toEqual(whole);
+    const text = dockerfile(more);
+    expect(text).toMatch(new RegExp(`^FROM ${recipeRef(whole)}\n`));
+    expect(text).toContain('python.sh / /tmp/hook/requirements-pytorch.txt');
+    expect(text).not.toMatch(/apt-get/);
+    expect(more.files['requirements-pytorch.txt']).toMatch(/^torch==.* \\\n {4}--hash=sha256:/m);
+  });
+
+  it('has locks whose lines all have hashes, of one version of each package, and of no index', async () => {
+    const { files } = await readRecipe(shipped);
+    const versions = new Map<string, string>();
+    for (const name of ['requirements.txt', 'requirements-small.txt', 'requirements-pytorch.txt']) {
+      const text = files[name] ?? '';
+      const pins = [...text.matchAll(/^([a-z0-9-]+)==(\S+)(.*)/gm)];
+      expect(pins.length).toBeGreaterThan(20);
+      for (const [, one = '', version = '', rest] of pins) {
+        expect([one, rest]).toEqual([one, ' \\']);
+        expect([one, versions.get(one) ?? version]).toEqual([one, version]);
+        versions.set(one, version);
+      }
+      expect(text).not.toMatch(/https?:|--index|--find-links/);
+    }
+    expect(files['requirements.txt']).toMatch(/^jupyterlab==4\.(?:[6-9]|\d\d)\./m);
+  });
+
+  it('says in its description where the Python packages are those of Debian', async () => {
+    const line = "I: the Python packages of PyPI cannot be had, these are Debian's: timed out";
+    expect([isWithoutPyPI(['I: a line', line]), isWithoutPyPI(['I: a line'])]).toEqual([true, false]);
+    expect((await readRecipe(shipped)).hooks['customize.sh']).toContain(line.slice(0, 60));
+    const changes = importChanges(withoutPyPI(await readRecipe(shipped)));
+    expect(changes.find((each) => each.includes('image.description'))).toMatch(/Debian's Python packages"$/);
   });
 
   it('is refused with the path of the invalid member', async () => {
@@ -75,7 +112,7 @@ describe('a recipe', () => {
 
   it('passes hooks to mmdebstrap as quoted paths, and never turns off verification', async () => {
     const args = mmdebstrapArguments(await readRecipe(folder), "/it's here", 'root');
-    expect(args).toContain(String.raw`--essential-hook=sh '/it'\''s here/prepare.sh' "$1"`);
+    expect(args).toContain(String.raw`--essential-hook=sh '/it'\''s here/prepare.sh' "$1" notebook`);
     expect(args.slice(-4)[0]).toBe('-');
     expect(args.join(' ')).not.toMatch(/trusted=yes|AllowUnauthenticated|allow-insecure|no-check-gpg/i);
   });
@@ -84,7 +121,19 @@ describe('a recipe', () => {
     const text = dockerfile(await readRecipe(folder));
     expect(text.match(/^RUN /gm)).toHaveLength(1);
     expect(text).toMatch(/^FROM debian:trixie-slim\n/);
-    expect(text).toMatch(/jupyterlab/);
+    expect(text).toMatch(/customize\.sh \/ notebook/);
+  });
+
+  it('gets the address of an index in the build of the engine, without a login in it', async () => {
+    const environment = {
+      PIP_INDEX_URL: 'https://pypi.example.org/simple',
+      PIP_EXTRA_INDEX_URL: 'https://user:secret@pypi.example.org/more',
+    };
+    const file = join(folder, '..', 'index.tar');
+    await pipeline(await buildContext(await readRecipe(folder), environment), createWriteStream(file));
+    const { stdout: text } = await promisify(execFile)('tar', ['-xOf', file, 'Dockerfile']);
+    expect(text).toContain("export PIP_INDEX_URL='https://pypi.example.org/simple'");
+    expect(text).not.toContain('secret');
   });
 });
 
@@ -140,7 +189,8 @@ describe('a failed build', () => {
 it('packs a build context that tar reads', async () => {
   const file = join(folder, '..', 'context.tar');
   const recipe = await readRecipe(folder);
-  await pipeline(buildContext(recipe), createWriteStream(file));
-  const { stdout } = await promisify(execFile)('tar', ['-xOf', file, 'Dockerfile']);
-  expect(stdout).toBe(dockerfile(recipe));
+  await pipeline(await buildContext(recipe, {}), createWriteStream(file));
+  const { stdout } = await promisify(execFile)('tar', ['-tf', file]);
+  const names = ['Dockerfile', 'hook/99berth', 'hook/customize.sh', 'hook/python.sh', 'hook/sources.list'];
+  expect(stdout.trim().split('\n')).toEqual(expect.arrayContaining(names));
 });

@@ -337,6 +337,8 @@ function callOf(engine: SimulatedEngine, verb: Verb, target = spec, signal = noS
       return engine.ensureImage(target.imageRef, () => {}, signal);
     case 'checkImage':
       return engine.checkImage('quay.io/a/b:1', signal);
+    case 'describeImage':
+      return engine.describeImage(target.imageRef, signal);
     case 'pushImage':
       return engine.pushImage(target.imageRef, () => {}, signal);
     case 'removeImage':

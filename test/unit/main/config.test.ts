@@ -426,7 +426,9 @@ test("the reported version is the package's", async () => {
 });
 
 test('bounds of the stop policy are whole hours and minutes, and absent by default', () => {
-  expect(readConfig({})).toMatchObject({ maxRunMs: null, idleStopMs: null, spotGraceMs: 120_000 });
+  const unset = { maxRunMs: null, idleStopMs: null, saveRootDiskAfterMs: null, spotGraceMs: 120_000 };
+  expect(readConfig({})).toMatchObject(unset);
+  expect(readConfig({ BERTH_SAVE_ROOT_DISK_HOURS: '72' }).saveRootDiskAfterMs).toBe(72 * 3_600_000);
   expect(readConfig({ BERTH_SPOT_GRACE_SECONDS: '0' })).toMatchObject({ spotGraceMs: 0 });
   for (const given of ['-1', '541', 'soon'])
     expect(() => readConfig({ BERTH_SPOT_GRACE_SECONDS: given })).toThrow(/BERTH_SPOT_GRACE_SECONDS/);

@@ -4,11 +4,14 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
+import { useNow } from '../../app/now.ts';
+import { imagesQuery } from '../../app/queries.ts';
 import { DeleteButton } from '../../parts/delete-button.tsx';
 import { FormModal } from '../../parts/form-modal.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
 import type { ShortColumn } from '../../parts/short-table.tsx';
 import { TabList } from '../../parts/tab-list.tsx';
+import { useOneAct } from '../../parts/use-one-act.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { ImageState, type Image } from './image-state.tsx';
 import { progressingImagesQuery } from './queries.ts';
@@ -43,7 +46,7 @@ export function ImagesTab({ isCreating, onCreating }: ImageTabProps) {
       ),
     },
     { key: 'state', title: images.columns.state, cell: (row) => <ImageState image={row} /> },
-    { key: 'origin', title: images.columns.origin, cell: (row) => <Origin image={row} /> },
+    { key: 'origin', title: images.columns.origin, cell: (row) => <ImageFacts image={row} /> },
     {
       key: 'size',
       title: images.columns.size,
@@ -69,6 +72,30 @@ export function ImagesTab({ isCreating, onCreating }: ImageTabProps) {
   );
 }
 
+function ImageFacts({ image }: { image: Image }) {
+  const { images } = useTexts();
+  const { ago } = useFormat();
+  const nowMs = useNow(60_000);
+  const { digest, builtAtUnixMs, isNewerAvailable, details } = image;
+  const built = builtAtUnixMs > 0 ? [images.built(ago(builtAtUnixMs, Math.max(nowMs, builtAtUnixMs)))] : [];
+  const declared = details === null ? [] : images.declared(details);
+  return (
+    <Stack gap={2}>
+      <Origin image={image} />
+      <Text size="xs" c="dimmed" title={digest}>
+        {[...(digest === '' ? [] : [digest.slice(0, SHORT_DIGEST)]), ...built, ...declared].join(' · ')}
+      </Text>
+      {isNewerAvailable && (
+        <Text size="xs" c="orange">
+          {images.newer}
+        </Text>
+      )}
+    </Stack>
+  );
+}
+
+const SHORT_DIGEST = 'sha256:'.length + 12;
+
 function Origin({ image }: { image: Image }) {
   const { origins } = useTexts().images;
   if (!isOwn(image)) return origins.operator;
@@ -83,6 +110,11 @@ function Origin({ image }: { image: Image }) {
 function ImageActs({ image }: { image: Image }) {
   const { images } = useTexts();
   const { imageId, name, ref, state } = image;
+  const refresh = useOneAct({
+    act: () => api.refreshImage({ imageId }),
+    said: () => images.refreshing(name),
+    stale: imagesQuery.queryKey,
+  });
   const isUsable = state !== 'Failed' && state !== 'Saving';
   return (
     <Group gap={4} justify="flex-end" wrap="nowrap">
@@ -93,6 +125,11 @@ function ImageActs({ image }: { image: Image }) {
       ) : (
         <Button variant="default" disabled title={images.states[state]}>
           {images.launch}
+        </Button>
+      )}
+      {isOwn(image) && ref !== '' && (
+        <Button variant="default" loading={refresh.isPending} onClick={() => refresh.mutate()}>
+          {images.refresh}
         </Button>
       )}
       {isOwn(image) && (

@@ -57,6 +57,9 @@ export function FactsCard({ view: { instance, billing } }: { view: InstanceView 
         <CopyButton value={idOf(instance)} />
       </Group>,
     ],
+    ...(instance.notebook === null
+      ? []
+      : [[facts.notebook, facts.notebookStates[instance.notebook.state]] as [string, string]]),
     ...(runtime.message === '' ? [] : [[facts.message, runtime.message] as [string, string]]),
   ];
   return (

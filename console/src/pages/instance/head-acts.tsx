@@ -10,6 +10,7 @@ import { useAct, useOpen } from '../instances/acts.ts';
 import { idOf, mayAct, nextActOf, type ActName } from '../instances/allowed-acts.ts';
 import { ActItems } from '../instances/act-items.tsx';
 import { TerminateDialog } from '../instances/terminate-dialog.tsx';
+import { NewRootDiskModal } from './new-root-disk-modal.tsx';
 import type { InstanceView } from './queries.ts';
 
 const besides: readonly ActName[] = ['stop', 'restart'];
@@ -20,6 +21,8 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
   const act = useAct();
   const open = useOpen();
   const [isTerminating, setTerminating] = useState(false);
+  const [isReplacing, setReplacing] = useState(false);
+  const isRootDiskLost = instance.instanceRuntimeInfo.diagnosisReason === 'RootDiskLost';
   const instanceId = idOf(instance);
   const next = nextActOf(instance);
   const word = texts.statuses.instance[instance.instanceRuntimeInfo.status];
@@ -27,6 +30,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
   const perform = (name: ActName): void => {
     if (!isPossible(name)) return;
     if (name === 'terminate') setTerminating(true);
+    else if (name === 'start' && isRootDiskLost) setReplacing(true);
     else act.mutate({ act: name, instance });
   };
   const withoutGpu = useOneAct({
@@ -78,7 +82,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
         </Menu.Target>
         <Menu.Dropdown>
           <ActItems instance={instance} except="stop" isPossible={isPossible} onAct={perform} />
-          {hasGpu && (
+          {hasGpu && !isRootDiskLost && (
             <Menu.Item
               disabled={!isPossible('start')}
               title={isPossible('start') ? texts.instance.withoutGpuHint : notNow(word)}
@@ -93,6 +97,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
           </MenuLink>
         </Menu.Dropdown>
       </Menu>
+      {isReplacing && <NewRootDiskModal instance={instance} onClose={() => setReplacing(false)} />}
       {isTerminating && <TerminateDialog instances={[instance]} onClose={() => setTerminating(false)} />}
     </Group>
   );

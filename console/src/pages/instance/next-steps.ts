@@ -2,7 +2,9 @@
 import type { Tab } from './search.ts';
 
 export type NextStep =
-  | { kind: 'act'; act: 'start' | 'restart' }
+  | { kind: 'act'; act: 'start' | 'restart' | 'terminate' }
+  /** A start that replaces the lost root disk, after a question. */
+  | { kind: 'newRootDisk' }
   | { kind: 'tab'; tab: Tab }
   /** The launch page with the choices of this instance. */
   | { kind: 'launchOther' }
@@ -24,10 +26,12 @@ const steps: Readonly<Record<string, readonly NextStep[]>> = {
   BackOff: [other],
   ImageDenied: [{ kind: 'place', to: '/images' }, start],
   ImageFailed: [start, other],
+  ImageUnfit: [other],
   VolumeLost: [tab('storage'), start],
   BadMount: [tab('storage'), start],
   DisksFailed: [start],
   DisksLost: [start],
+  RootDiskLost: [{ kind: 'newRootDisk' }, { kind: 'act', act: 'terminate' }],
   DiskFull: [start],
   PortsUsedUp: [start],
   EngineRejected: [other],

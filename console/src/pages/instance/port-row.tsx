@@ -10,7 +10,7 @@ import classes from './instance.module.css';
 import { useChange } from './use-change.ts';
 
 export type ListedPort = AnswerOf<'listPorts'>['ports'][number];
-const accesses = ['owner', 'signedIn', 'public'] as const;
+const accesses = ['owner', 'loopback', 'signedIn', 'public'] as const;
 
 interface PortRowProps {
   port: ListedPort;
@@ -83,6 +83,11 @@ export function PortRow({ port, isNotebook, instanceId, isRunning, onShare }: Po
         <Text size="xs" {...(port.access === 'public' ? { className: classes.warning } : { c: 'dimmed' })}>
           {texts.means[port.access]}
         </Text>
+        {port.hostUrl === null && (port.access === 'signedIn' || port.access === 'public') && (
+          <Text size="xs" className={classes.warning}>
+            {texts.sandboxed}
+          </Text>
+        )}
         {port.nodePort !== null && port.access !== 'public' && (
           <Text size="xs" className={classes.warning}>
             {texts.nodePortOpen}

@@ -7,6 +7,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import { ForwardedPorts, NewPort } from './port-forms.tsx';
+import { LoopbackOffer } from './loopback-offer.tsx';
 import type { TabProps } from './tab-props.ts';
 import { PortRow, type ListedPort } from './port-row.tsx';
 import { portsQuery } from './queries.ts';
@@ -15,7 +16,7 @@ import { ShareList } from './share-list.tsx';
 
 const NOTEBOOK = 8888;
 
-export function PortsTab({ view: { instance } }: TabProps) {
+export function PortsTab({ view: { instance }, search: { loopback }, change }: TabProps) {
   const { ports: texts } = useTexts().instance;
   const instanceId = idOf(instance);
   const ports = useQuery(portsQuery(instanceId));
@@ -33,6 +34,9 @@ export function PortsTab({ view: { instance } }: TabProps) {
         <Text size="xs" c="dimmed" mb="sm">
           {texts.hint}
         </Text>
+        {loopback !== undefined && (
+          <LoopbackOffer instanceId={instanceId} port={loopback} onDone={() => change({ loopback: undefined })} />
+        )}
         {ports.isPending && <Loading h={80} label={texts.title} />}
         {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
         <Stack gap="sm">

@@ -3,13 +3,16 @@
  */
 import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
+import { useState } from 'react';
 import { diagnoses } from '../../../../src/contract/compute/diagnoses.ts';
 import { ButtonLink } from '../../parts/links.tsx';
 import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { TerminateDialog } from '../instances/terminate-dialog.tsx';
 import { useAct } from '../instances/acts.ts';
 import { idOf } from '../instances/allowed-acts.ts';
 import { isFailed } from './headline.ts';
+import { NewRootDiskModal } from './new-root-disk-modal.tsx';
 import { stepsOf, type NextStep } from './next-steps.ts';
 import type { InstanceView } from './queries.ts';
 import type { Tab } from './search.ts';
@@ -29,11 +32,13 @@ export function Reason({ view, onTab }: ReasonProps) {
   const { instance: texts, reasons } = useTexts();
   const { instance, operatorAction } = view;
   const { diagnosisReason, diagnosisMessage, message } = instance.instanceRuntimeInfo;
-  const scriptFailed = /exited with code [1-9]/.test(message);
-  if (diagnosisReason === '' && !scriptFailed) return null;
+  const { notebook } = instance;
+  const notebookEnded = notebook !== null && (notebook.state === 'failed' || notebook.endedAtUnixMs > 0);
+  const reported = notebookEnded || /exited with code [1-9]/.test(message);
+  if (diagnosisReason === '' && !reported) return null;
   const words = wordsOf(diagnosisReason, reasons);
   const detail = diagnosisReason === '' ? message : diagnosisMessage;
-  const isTrouble = isFailed(view) || scriptFailed;
+  const isTrouble = isFailed(view) || reported;
   return (
     <Alert
       color={isTrouble ? 'red' : 'yellow'}
@@ -52,7 +57,7 @@ export function Reason({ view, onTab }: ReasonProps) {
         <Text size="sm">{texts.operatorSays(operatorAction.reason)}</Text>
       )}
       <Group gap="xs" mt={6}>
-        {scriptFailed && (
+        {reported && (
           <Button variant="default" onClick={() => onTab('logs')}>
             {texts.steps.tabs.logs}
           </Button>
@@ -68,18 +73,36 @@ export function Reason({ view, onTab }: ReasonProps) {
 function Step({ step, isFirst, view, onTab }: ReasonProps & { step: NextStep; isFirst: boolean }) {
   const { instance: texts, instances } = useTexts();
   const act = useAct();
+  const [isAsking, setAsking] = useState(false);
   const variant = isFirst ? 'filled' : 'default';
-  const instanceId = idOf(view.instance);
+  const { instance } = view;
+  const instanceId = idOf(instance);
+  const close = () => setAsking(false);
   switch (step.kind) {
-    case 'act':
+    case 'act': {
+      const { act: name } = step;
+      const asks = name === 'terminate';
       return (
-        <Button
-          variant={variant}
-          loading={act.isPending}
-          onClick={() => act.mutate({ act: step.act, instance: view.instance })}
-        >
-          {instances.acts[step.act]}
-        </Button>
+        <>
+          <Button
+            variant={variant}
+            loading={act.isPending}
+            onClick={() => (asks ? setAsking(true) : act.mutate({ act: name, instance }))}
+          >
+            {instances.acts[name]}
+          </Button>
+          {isAsking && <TerminateDialog instances={[instance]} onClose={close} />}
+        </>
+      );
+    }
+    case 'newRootDisk':
+      return (
+        <>
+          <Button variant={variant} onClick={() => setAsking(true)}>
+            {texts.newRootDisk.verb}
+          </Button>
+          {isAsking && <NewRootDiskModal instance={instance} onClose={close} />}
+        </>
       );
     case 'tab':
       return (

@@ -5,7 +5,7 @@ export const tabs = ['overview', 'terminal', 'logs', 'figures', 'storage', 'port
 export type Tab = (typeof tabs)[number];
 export const ranges = ['1h', '6h', '24h'] as const;
 export type Range = (typeof ranges)[number];
-export const shownLogs = ['console', 'init', 'start', 'events'] as const;
+export const shownLogs = ['console', 'init', 'start', 'notebook', 'events'] as const;
 export type ShownLog = (typeof shownLogs)[number];
 
 export interface InstanceViewSearch {
@@ -17,6 +17,8 @@ export interface InstanceViewSearch {
   log?: ShownLog;
   /** Only lines of the log with this text. */
   find?: string;
+  /** Port of a program on loopback, which the page offers to open. */
+  loopback?: number;
   /** Name of the terminal that is shown. */
   terminal?: string;
 }
@@ -30,8 +32,12 @@ export const readInstanceViewSearch = (given: Record<string, unknown>): Instance
   range: oneOf(given['range'], ranges.slice(1)),
   log: oneOf(given['log'], shownLogs.slice(1)),
   find: textOf(given['find']),
+  loopback: portOf(given['loopback']),
   terminal: terminalOf(textOf(given['terminal'])),
 });
+
+const portOf = (port: unknown): number | undefined =>
+  typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= 65_535 ? port : undefined;
 
 const terminalOf = (name: string | undefined): string | undefined =>
   name !== undefined && TERMINAL.test(name) && name !== 'main' ? name : undefined;

@@ -13,6 +13,8 @@ export type NextAct = ActName | 'open' | 'why' | 'pay' | 'watch';
 /** The next sensible thing to do with an instance. */
 export function nextActOf({ instanceRuntimeInfo: { status, diagnosisReason } }: InstanceObject): NextAct | null {
   if (diagnosisReason === 'NoMoney' || diagnosisReason === 'PaidTimeEnded') return 'pay';
+  // Its page asks before the root disk is replaced.
+  if (diagnosisReason === 'RootDiskLost') return 'why';
   switch (status) {
     case 'Running':
       return 'open';

@@ -1,3 +1,13 @@
+interface Declared {
+  entrypoint: readonly string[];
+  command: readonly string[];
+  user: string;
+  ports: readonly number[];
+  shell: boolean | null;
+  sshd: boolean | null;
+  jupyter: boolean | null;
+}
+
 export const images = {
   title: 'Images',
   list: 'images',
@@ -26,6 +36,18 @@ export const images = {
     refHint:
       'Such as docker.io/library/python:3.13. The registry is asked for it; a private one needs its credentials first.',
   },
+  built: (ago: string) => `built ${ago}`,
+  newer: 'The registry has a newer one, which the next launch gets.',
+  refresh: 'Refresh',
+  refreshing: (name: string) => `${name} is being downloaded; instances keep what they have`,
+  declared: ({ command, entrypoint, user, ports, shell, sshd, jupyter }: Declared): string[] => [
+    ...(entrypoint.length + command.length > 0 ? [`runs ${[...entrypoint, ...command].join(' ').slice(0, 80)}`] : []),
+    ...(user === '' ? [] : [`user ${user}`]),
+    ...(ports.length > 0 ? [`ports ${ports.join(', ')}`] : []),
+    ...(shell === false ? ['no shell'] : []),
+    ...(sshd === false ? ['no sshd'] : []),
+    ...(jupyter === false ? ['no Jupyter'] : []),
+  ],
   added: (name: string) => `${name} can be launched`,
   deleteTitle: (name: string) => `Delete the image ${name}?`,
   deleteSaved: 'What was saved is deleted, and cannot be restored.',

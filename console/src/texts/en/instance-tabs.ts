@@ -19,7 +19,13 @@ export const instanceTabs = {
   },
   logs: {
     which: 'Log',
-    sources: { console: 'Console', init: 'Init script', start: 'Start command', events: 'Events' },
+    sources: {
+      console: 'Console',
+      init: 'Init script',
+      start: 'Start command',
+      notebook: 'Notebook',
+      events: 'Events',
+    },
     find: 'Find in the log',
     pause: 'Pause',
     resume: (count: number) => (count === 0 ? 'Go on' : `Go on (${count} new)`),
@@ -97,7 +103,7 @@ export const instanceTabs = {
   },
   ports: {
     title: 'Ports',
-    hint: 'A program must listen on 0.0.0.0. Open makes a link for you alone, good once and for a minute.',
+    hint: 'A program must listen on 0.0.0.0, or its port be set to “loopback too”. Open makes a link for you alone, good once and for a minute.',
     none: 'No port is listed yet. Add the port of your program.',
     port: (port: number) => `Port ${port}`,
     notebook: 'the notebook',
@@ -105,9 +111,15 @@ export const instanceTabs = {
     openShort: 'Open',
     onlyRunning: 'Only while the instance runs',
     whoFor: (port: number) => `Who may come in at port ${port}`,
-    who: { owner: 'you alone', signedIn: 'any account', public: 'everybody' },
+    who: {
+      owner: 'you alone',
+      loopback: 'you alone, loopback too',
+      signedIn: 'any account',
+      public: 'everybody',
+    },
     means: {
       owner: 'Only you, logged in.',
+      loopback: 'Only you, logged in, also to a program that listens on 127.0.0.1 or ::1 only. Links do not open it.',
       signedIn: 'Every account of this installation, logged in.',
       public: 'Everybody with the address, without a login.',
     },
@@ -118,6 +130,11 @@ export const instanceTabs = {
     nodePort: 'On the host',
     copyNodePort: (port: number) => `Copy the address of port ${port} on the host`,
     nodePortOpen: 'Everybody who reaches the host reaches its port there, whatever is set here.',
+    loopbackAsk: (port: number) =>
+      `A program listens on port ${port} on loopback only, where the gateway does not reach it. Open it to yourself alone?`,
+    loopbackAct: (port: number) => `Open port ${port} to me alone`,
+    sandboxed:
+      'At this address all but you see pages in a sandbox, where apps such as Gradio and Streamlit stay blank. Pass on the address on the host, or ask the operator for a host of each port.',
     newPort: 'Another port',
     add: 'Add',
     forwarded: 'Ports forwarded by the host',
@@ -156,6 +173,7 @@ export const instanceTabs = {
       expandDisk: 'Expand a disk',
       saveImage: 'Save an image',
       deleteImage: 'Delete an image',
+      refreshImage: 'Refresh an image',
       createVolume: 'Create a volume',
       expandVolume: 'Expand a volume',
       deleteVolume: 'Delete a volume',
@@ -181,6 +199,7 @@ export const instanceTabs = {
         AccountDisabled: 'as the account was disabled',
         NoMoney: 'as the money ended',
         BudgetReached: 'as a budget was reached',
+        LongStop: 'after a long stop',
         OffPeakEnded: 'at the end of the off-peak window',
         SpotReclaimed: 'as spot capacity was reclaimed',
         RootDiskOverSize: 'as the root disk grew too large',

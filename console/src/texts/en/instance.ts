@@ -53,6 +53,13 @@ export const instance = {
   changeIt: 'Change',
   startWithoutGpu: 'Start without GPUs',
   withoutGpuHint: 'To fix an environment or to fetch data, at the price of its cores.',
+  newRootDisk: {
+    verb: 'Start with a new root disk',
+    title: (name: string) => `Start ${name} with a new root disk?`,
+    loses:
+      'The root disk is gone: installed packages and all files outside of the data disk, the shared folder and volumes. The new one comes from the image, or the last archive.',
+    keeps: 'The data disk, the shared folder and volumes stay.',
+  },
   operatorSays: (reason: string) => `The operator says: ${reason}`,
   saved: 'Saved',
   savedForNextStart: 'Saved. It counts from the next start or restart.',
@@ -105,6 +112,13 @@ export const instance = {
     yes: 'yes',
     no: 'no',
     created: 'Launched',
+    notebook: 'Notebook server',
+    notebookStates: {
+      none: 'not in this image',
+      starting: 'starts',
+      ready: 'answers',
+      failed: 'does not start',
+    },
     id: 'ID',
     message: 'Message',
   },

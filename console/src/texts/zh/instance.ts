@@ -49,6 +49,13 @@ export const instance: Texts['instance'] = {
   changeIt: '修改',
   startWithoutGpu: '不带 GPU 启动',
   withoutGpuHint: '用于修复环境或下载数据，按处理器核数计费。',
+  newRootDisk: {
+    verb: '使用新的根磁盘启动',
+    title: (name) => `使用新的根磁盘启动 ${name}？`,
+    loses:
+      '原根磁盘已丢失：已安装的软件包，以及数据盘、共享目录和存储卷之外的所有文件。新的根磁盘来自镜像或最近一次归档。',
+    keeps: '数据盘、共享目录和存储卷保留。',
+  },
   operatorSays: (reason) => `运维人员说明：${reason}`,
   saved: '已保存',
   savedForNextStart: '已保存，下次启动或重启后生效。',
@@ -101,6 +108,8 @@ export const instance: Texts['instance'] = {
     yes: '是',
     no: '否',
     created: '创建时间',
+    notebook: 'Notebook 服务',
+    notebookStates: { none: '此镜像没有', starting: '正在启动', ready: '可用', failed: '无法启动' },
     id: '编号',
     message: '信息',
   },

@@ -6,15 +6,16 @@ import { makeCache } from '../../../async/cache.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
-import { effectiveAccess, type AccessByPort } from '../../../domain/access/port-access.ts';
+import { effectiveAccess, SSH_PORT, type AccessByPort } from '../../../domain/access/port-access.ts';
 import type { Engine } from '../../../engines/contract.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
 import { portAccessOf } from '../../../store/tables/ports.ts';
 import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate, SshBackend } from './gateway-types.ts';
 import { retry } from '../../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../../store/tables/instance-queries.ts';
+import { makeLoopbackDial } from './loopback.ts';
 import type { NotebookTokens } from './notebook-tokens.ts';
-import type { TaskDeps } from '../../kernel/ports.ts';
+import type { TaskDeps, UseCaseDeps } from '../../kernel/ports.ts';
 
 /** Maximum delay of changes by other processes. */
 const FRESH_MS = 1_000;
@@ -25,7 +26,7 @@ interface CachedRoute {
   engine: Engine | null;
 }
 
-export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, SshBackend {
+export interface Routes extends Pick<Forwarding, 'route' | 'dial' | 'dialLoopback'>, SshBackend {
   invalidate(instanceId: string): void;
 }
 
@@ -36,31 +37,41 @@ export const portAccessIn = (row: InstanceRow, { nodePorts }: Pick<Instance, 'no
     portAccessOf(row),
   );
 
-function gatewayRouteOf(row: InstanceRow, tokens: Pick<NotebookTokens, 'open'>): GatewayRoute {
+async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }: RowDeps): Promise<GatewayRoute> {
   const instance = instanceFromRow(row);
+  const region = (await readCatalog()).regions.get(row.regionId)?.region;
+  const { notebook } = instance.observed;
   return {
     instanceId: instance.id,
     regionId: row.regionId,
     ownerId: instance.ownerId,
     access: portAccessIn(row, instance),
+    nodePorts: new Map(region && publishedPorts(instance, region.sshAddress)),
     running: instance.observed.status === 'Running',
     status: instance.observed.status,
-    notebookToken: tokens.open(row),
+    notebookToken: notebookTokens.open(row),
     sshFront: instance.observed.sshFront && instance.desired === 'running',
+    notebook: notebook && { state: notebook.state, text: notebook.text },
   };
 }
 
-interface TokenDeps {
+function publishedPorts({ nodePorts, observed }: Instance, host: string): [number, string][] {
+  if (observed.status !== 'Running') return [];
+  const published = nodePorts.filter(({ port, nodePort }) => port !== SSH_PORT && nodePort > 0);
+  return published.map(({ port, nodePort }) => [port, `${host.includes(':') ? `[${host}]` : host}:${nodePort}`]);
+}
+
+interface RowDeps extends Pick<UseCaseDeps, 'readCatalog'> {
   notebookTokens: Pick<NotebookTokens, 'open'>;
 }
 
-type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & TokenDeps;
+type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & RowDeps;
 
-export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps): Routes {
+export function makeRoutes({ store, regions, time, ...rowDeps }: RouteDeps): Routes {
   const load = async (id: string): Promise<CachedRoute> => {
     const [row] = isInstanceId(id) ? await activeRowsAmong(store.read, [id], { reachable: true }) : [];
     if (!row) return { route: null, engine: null };
-    return { route: gatewayRouteOf(row, notebookTokens), engine: regions.of(row.regionId).engine };
+    return { route: await gatewayRouteOf(row, rowDeps), engine: regions.of(row.regionId).engine };
   };
   const cache = makeCache<CachedRoute>({
     load,
@@ -75,6 +86,8 @@ export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps):
     return engine;
   };
 
+  const joinNetwork: SshBackend['joinNetwork'] = async (id, signal) => (await engineOf(id)).joinNetwork(id, signal);
+
   return {
     async route(id) {
       return (await cache.get(id)).route;
@@ -82,7 +95,8 @@ export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps):
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, request, signal) => (await engineOf(id)).openExec(id, request, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
-    joinNetwork: async (id, signal) => (await engineOf(id)).joinNetwork(id, signal),
+    dialLoopback: makeLoopbackDial({ joinNetwork }),
+    joinNetwork,
     listenUnix: async (id, onConnection, signal) => (await engineOf(id)).listenUnix(id, onConnection, signal),
     invalidate: (id) => cache.invalidateKey(id),
   };
@@ -95,25 +109,26 @@ export interface PublishedRoutes extends RouteTable {
   changed(instanceId: string): void;
 }
 
-type RouteTableDeps = Pick<TaskDeps, 'store' | 'time' | 'log'> & TokenDeps;
+type RouteTableDeps = Pick<TaskDeps, 'store' | 'time' | 'log'> & RowDeps;
 
 /** Changes during a snapshot are sent after the snapshot. */
-export function makeRouteTable({ store, time, log, notebookTokens }: RouteTableDeps): PublishedRoutes {
-  const routeOf = (row: InstanceRow): GatewayRoute => gatewayRouteOf(row, notebookTokens);
+export function makeRouteTable({ store, time, log, ...rowDeps }: RouteTableDeps): PublishedRoutes {
+  const routesOf = (rows: readonly InstanceRow[]): Promise<GatewayRoute[]> =>
+    Promise.all(rows.map((row) => gatewayRouteOf(row, rowDeps)));
   const followers = new Set<(id: string) => void>();
 
   async function sendSnapshot(send: (update: RouteUpdate) => void, onlyRunning: boolean): Promise<void> {
     for (let afterId = ''; ;) {
       const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning, reachable: true });
       const isLast = rows.length < PAGE;
-      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
+      send({ snapshot: isLast ? 'last' : 'part', routes: await routesOf(rows), gone: [] });
       if (isLast) return;
       afterId = rows.at(-1)?.id ?? '';
     }
   }
 
   async function sendChanges(ids: readonly string[], send: (update: RouteUpdate) => void): Promise<void> {
-    const routes = (await activeRowsAmong(store.read, ids, { reachable: true })).map(routeOf);
+    const routes = await routesOf(await activeRowsAmong(store.read, ids, { reachable: true }));
     const activeIds = new Set<string>(routes.map(({ instanceId }) => instanceId));
     send({ snapshot: null, routes, gone: ids.filter((id) => !activeIds.has(id)) });
   }

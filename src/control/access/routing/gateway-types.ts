@@ -67,10 +67,14 @@ export interface GatewayRoute {
   access: AccessByPort;
   running: boolean;
   status: string;
+  /** `address:port` of the host by port, while the instance runs; without port 22. */
+  nodePorts: ReadonlyMap<number, string>;
   /** Only sent upstream to the notebook. */
   notebookToken: string;
   /** The gateway serves its ssh: the image has no sshd. */
   sshFront: boolean;
+  /** State and last log line of the notebook server; null: unknown. */
+  notebook: { state: string; text: string } | null;
 }
 
 export interface SshIdentity {
@@ -131,6 +135,8 @@ export interface Forwarding {
   recordSshLogin(login: SshLogin): Promise<void>;
   /** Rejects with an `EngineFault`: `busy` without a listener, `not_found` unless running. */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
+  /** The same for a program that listens on 127.0.0.1 or ::1 only; `rejected` where none can. */
+  dialLoopback(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Counts a request or WebSocket for idle detection, until the returned function is called. */
   beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
   /** Calls `listener` after each committed revocation. Returns the unsubscribe function. */

@@ -13,6 +13,8 @@ import { instanceNotFound, Refusal } from '../../../domain/kernel/refusal.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../../store/tables/instances.ts';
 import { portAccessOf, writePortAccess, sharesOf } from '../../../store/tables/ports.ts';
+import { knownImages } from '../../../store/tables/image-facts.ts';
+import type { Db } from '../../../store/store.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
 import type { UseCaseDeps } from '../../kernel/ports.ts';
 
@@ -44,7 +46,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       pathUrl: path,
       hostUrl: host,
       nodePort: published && published.nodePort > 0 ? { address: published.address, port: published.nodePort } : null,
-      note: noteOf(port, asked),
+      note: noteOf({ port, asked, access, host }),
     };
   };
 
@@ -80,21 +82,37 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       const instance = instanceFromRow(row);
       const settings = portAccessOf(row);
       const shared = (await sharesOf(store.read, instanceId, time.now())).map(({ port }) => port);
-      const ports = new Set([...requestedPorts(instance), ...settings.keys(), ...shared]);
+      const declared = await declaredPorts(store.read, instance);
+      const ports = new Set([...requestedPorts(instance), ...settings.keys(), ...shared, ...declared]);
       return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));
     },
   };
 }
 
+async function declaredPorts(db: Db, { spec: { image, regionId, runImageCommand } }: Instance): Promise<number[]> {
+  if (!runImageCommand) return [];
+  const facts = (await knownImages(db, [image.id])).get(image.id)?.regions[regionId];
+  return (facts?.declares.ports ?? []).filter((port) => port !== SSH_PORT);
+}
+
 const requestedPorts = ({ nodePorts }: Instance): number[] =>
   nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT);
 
-function noteOf(port: number, asked: readonly number[]): string {
+interface Noted extends Pick<PortInfo, 'port' | 'access'> {
+  asked: readonly number[];
+  host: string | null;
+}
+
+function noteOf({ port, asked, access, host }: Noted): string {
   const notes: string[] = [];
   if (asked.includes(port))
     notes.push(
       'this setting affects only the gateway: the port is also in nodePorts, and its node port is open to everyone who reaches the host',
     );
   if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever the setting');
+  if (host === null && (access === 'signedIn' || access === 'public'))
+    notes.push(
+      `at pathUrl, all but the owner see pages in a sandbox, where apps of several files do not work: ${asked.includes(port) ? 'pass on the node port' : 'add the port to nodePorts and pass on its node port'}, or let the operator set BERTH_DOMAIN`,
+    );
   return notes.join('; ');
 }

@@ -7,7 +7,7 @@ import { rateOfInstance } from '../../../domain/money/meter.ts';
 import { endingOf, reasonOfRequest, runChange } from '../../../domain/compute/start-outcomes.ts';
 import { usageOfInstance } from '../../../domain/access/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../../domain/kernel/refusal.ts';
-import { applyAction } from '../../../domain/compute/desired-state.ts';
+import { applyAction, refusalOfLostRootDisk, withNewRootDisk } from '../../../domain/compute/desired-state.ts';
 import {
   applyPending,
   cpuOnlyPrice,
@@ -64,8 +64,8 @@ const eventOf = {
 
 export const makeAction =
   (action: Action, deps: MeteredDeps): Instances['start'] =>
-  async ({ accountId }, { instanceId, withoutGpu }, idempotency, waitMs) => {
-    const of = { action, instanceId, ownerId: accountId, withoutGpu, waitMs, cause: 'user' } as const;
+  async ({ accountId }, { instanceId, withoutGpu, newRootDisk }, idempotency, waitMs) => {
+    const of = { action, instanceId, ownerId: accountId, withoutGpu, newRootDisk, waitMs, cause: 'user' } as const;
     return requestAction(deps, of, accountId, idempotency);
   };
 
@@ -74,6 +74,7 @@ interface RequestedAction {
   instanceId: string;
   ownerId: string;
   withoutGpu?: boolean | undefined;
+  newRootDisk?: boolean | undefined;
   waitMs?: number | null | undefined;
   cause: 'user' | 'operator';
   reason?: string;
@@ -82,7 +83,7 @@ interface RequestedAction {
 /** Acts on an instance of `ownerId`. The idempotency key belongs to the caller, `accountId`. */
 export async function requestAction(
   deps: MeteredDeps,
-  { action, instanceId, ownerId, withoutGpu = false, waitMs = null, ...why }: RequestedAction,
+  { action, instanceId, ownerId, withoutGpu = false, newRootDisk = false, waitMs = null, ...why }: RequestedAction,
   accountId: string,
   idempotency: Idempotency | null,
 ): Promise<{ instanceId: string } & StartedOperation> {
@@ -95,7 +96,7 @@ export async function requestAction(
     if (action === 'archive') refuseWithoutSaving(drivers);
     const { metering, spotGraceMs } = deps;
     const input = { action, catalog, metering, spotGraceMs, nowMs, waitMs, ...why };
-    const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
+    const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu, newRootDisk } : null;
     const operationId = await writeAction(tx, row, { ...input, bringUp });
     return { instanceId, operationId };
   });
@@ -137,6 +138,7 @@ export interface ActionInput {
 interface BringUp {
   drivers: RegionDrivers;
   withoutGpu: boolean;
+  newRootDisk?: boolean;
 }
 
 /**
@@ -148,7 +150,9 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const { spotGraceMs = DEFAULT_SPOT_GRACE_MS } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
-  const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
+  const illegal =
+    refusalOfAction(action, instance.observed.status, instance.desired) ??
+    refusalOfLostRootDisk(action, instance, bringUp?.newRootDisk ?? false);
   if (illegal) throw new Refusal('not_now', `cannot ${action} instance ${id}: ${illegal}`);
   const counted = catalog.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
@@ -158,7 +162,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const isEnd = action !== 'start' && action !== 'terminate';
   const ending = isEnd ? await letEnd(tx, instance, { cause, metering, nowMs }) : instance;
   const changed = bringUp ? applyChange(ending, action, bringUp, catalog) : ending;
-  let next = applyAction(action, changed, nowMs, cause);
+  const replacesRootDisk = action === 'start' && instance.rootDisk === 'lost';
+  let next = applyAction(action, replacesRootDisk ? withNewRootDisk(changed) : changed, nowMs, cause);
   const withReason = reason === undefined ? {} : { reason };
   next = { ...next, operation: { ...next.operation, ...withReason } };
   if (bringUp) {
@@ -182,8 +187,11 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   if (heldCapacity && !holdsCapacity) await releaseCapacity(tx, instance.spec, nowMs);
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
-  const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
-  const data = cause === 'user' ? withoutGpu : { cause, ...why, ...withReason };
+  const how = {
+    ...(bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {}),
+    ...(replacesRootDisk ? { newRootDisk: true } : {}),
+  };
+  const data = cause === 'user' ? how : { cause, ...why, ...withReason, ...how };
   const usage = {
     before: usageOfInstance(instance, heldCapacity),
     after: usageOfInstance(next, holdsCapacity),

@@ -2,6 +2,7 @@
  * Brings an instance up: images, disks, node ports, container. The engine's faults become
  * diagnoses: temporary ones are retried with a back-off, others fail permanently.
  */
+import { lostRootDiskText } from '../../../domain/compute/desired-state.ts';
 import { ownDisks } from '../../../domain/compute/instance-disks.ts';
 import { EngineFault, type FaultReason } from '../../../domain/regions/engine-fault.ts';
 import { nextStatus, type Diagnosis } from '../../../domain/compute/instance-states.ts';
@@ -16,6 +17,7 @@ import type { EngineSpec } from '../../../engines/contract.ts';
 import { dockerImageOf, ensureImages, ImageFault, PullHeld } from './ensure-images.ts';
 import { continueWithoutGrowth } from './grow-disks.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
+import { loseRootDisk } from './root-disk.ts';
 import {
   areFilesStale,
   DisksFailed,
@@ -37,6 +39,7 @@ import {
   type ReconcileContext,
   type StepResult,
 } from './reconcile-context.ts';
+import { misfitOf, type EnsuredImage } from '../../regions/ports.ts';
 import { engineAnswers, isStorageAway } from '../../storage/ports.ts';
 
 const VOLUME_POLL_MS = 1_000;
@@ -94,6 +97,8 @@ export async function ensureContainer(
     const images = await ensureImages(context, state, show);
     state = images.state;
     if (images.fault) throw images.fault;
+    refuseUnfit(state.instance, images.ensured);
+    if (images.ensured !== null) show = { ...show, imageNote: images.ensured.note };
     // A reported pull has moved the status on since the plan.
     const { status } = state.instance.observed;
     if (status === 'PullingImage') show = { ...show, status: nextStatus(status, 'create') };
@@ -103,12 +108,33 @@ export async function ensureContainer(
     await prepareDisks(context, state.instance);
     state = await allotPorts(context, state, show);
     const spec = await engineSpec(context, state.instance);
-    const observation = await callEnsure(context, state.instance, { ...spec, imageCredentials: images.credentials });
+    const own = imageCommandOf(state.instance, images.ensured);
+    const request = { ...spec, ...own, imageCredentials: images.credentials };
+    const observation = await callEnsure(context, state.instance, request);
     const observed = { ...state.instance.observed, ...show, phase: 'WaitReady', runStartedAtMs: 0 } as const;
     return { state: enterStage(context, withInstance(state, { observed }), 'Readiness'), next: 'again', observation };
   } catch (error) {
     return afterError(context, state, show, error);
   }
+}
+
+class ImageUnfit extends Error {}
+
+function refuseUnfit({ spec }: Instance, ensured: EnsuredImage | null): void {
+  if (ensured === null) return;
+  if (ensured.facts === null) {
+    if (!spec.runImageCommand) return;
+    throw new ImageUnfit('the engine does not say what the image declares; launch it without "runImageCommand"');
+  }
+  const why = misfitOf(ensured.facts, spec.runImageCommand);
+  if (why !== null) throw new ImageUnfit(why);
+}
+
+function imageCommandOf({ spec }: Instance, ensured: EnsuredImage | null): Pick<EngineSpec, 'imageCommand'> {
+  const facts = ensured?.facts;
+  if (!spec.runImageCommand || !facts) return {};
+  const { entrypoint, command } = facts.declares;
+  return { imageCommand: { words: [...entrypoint, ...command], hasShell: facts.contains?.shell !== false } };
 }
 
 async function afterError(
@@ -119,6 +145,8 @@ async function afterError(
 ): Promise<StepResult> {
   const { log } = context.deps;
   const { instance } = state;
+  if (error instanceof ImageUnfit)
+    return failInstance(context, state, failPermanently(instance, 'ImageUnfit', error.message));
   if (error instanceof VolumeNotReady) {
     if (error.lost) return failInstance(context, state, failPermanently(instance, 'VolumeLost', error.message));
     const observed = { ...show, phase: 'PrepareDisks', ...diagnosisFields('VolumePending', error.message) } as const;
@@ -210,8 +238,14 @@ async function afterImageFault(
   state: InstanceState,
   fault: ImageFault,
 ): Promise<StepResult> {
-  const { deps } = context;
+  const { deps, drivers } = context;
   const { instance } = state;
+  const { archive } = instance;
+  if (fault.reason === 'imageMissing' && archive !== null && !drivers.archivePushed) {
+    const next = { ...instance, archive: null };
+    const { show } = failPermanently(instance, 'RootDiskLost', lostRootDiskText(next, 'archive'));
+    return loseRootDisk(context, withInstance(state, next), { show });
+  }
   // An old request may miss its image for the first time: so the count bounds the pulls, too.
   const fromMs = Math.max(instance.requestedAtMs, instance.observed.countedFromMs);
   const isOverdue =

@@ -11,12 +11,13 @@ import {
   type InstanceState,
   type ReconcileContext,
 } from './reconcile-context.ts';
-import { registryServerOf } from '../../../domain/regions/image-ref.ts';
+import { isLocalRef, isPinned, registryServerOf } from '../../../domain/regions/image-ref.ts';
+import { grantedDigests } from '../../../store/tables/image-facts.ts';
 import {
   type ImageRequest,
   makeInstanceProgressReporter,
   withCredentialAdvice,
-  type CredentialsFor,
+  type EnsuredImage,
 } from '../../regions/ports.ts';
 import { rootDiskFacts, type RegionDrivers } from '../../kernel/ports.ts';
 
@@ -43,6 +44,7 @@ interface ImageResult {
   state: InstanceState;
   /** Returned, not thrown: progress has moved the state on. */
   fault: ImageFault | null;
+  ensured: EnsuredImage | null;
 }
 
 interface ImagesResult extends ImageResult {
@@ -56,13 +58,15 @@ export async function ensureImages(
   show: Partial<Observed>,
 ): Promise<ImagesResult> {
   const { instance } = state;
-  const own = await imageRequestOf(instance, context.drivers, context.deps.credentialsFor).catch(throwAsImageFault);
-  let result: ImageResult = { state, fault: null };
-  if (own.ownerId === undefined || !(await hasRun(context, instance)))
-    result = await ensureImage(context, state, show, own);
+  const own = await imageRequestOf(instance, context).catch(throwAsImageFault);
+  let result: ImageResult = { state, fault: null, ensured: null };
+  const isNew = instance.rootDisk !== 'kept' && (own.follows === undefined || !(await hasRun(context, instance)));
+  // A container that is made anew, for another type, needs the image's command.
+  if (isNew || instance.spec.runImageCommand) result = await ensureImage(context, state, show, own);
   const docker = dockerImageOf(context, instance);
+  const { ensured } = result;
   if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);
-  return { ...result, credentials: own.credentials };
+  return { ...result, ensured, credentials: own.credentials };
 }
 
 export function dockerImageOf({ drivers }: ReconcileContext, { spec }: Instance): ImageRequest | null {
@@ -102,8 +106,10 @@ async function ensureImage(
   const cancelHold = start.holdsCapacity ? endHold(context, start.instance, image, overdue) : () => {};
   let last: Progress | null = null;
   let fault: ImageFault | null = null;
+  let ensured: EnsuredImage | null = null;
   try {
-    await deps.imagePulls.ensure(drivers.engine, image, onProgress, AbortSignal.any([context.signal, overdue.signal]));
+    const by = AbortSignal.any([context.signal, overdue.signal]);
+    ensured = await deps.imagePulls.ensure(drivers.engine, image, onProgress, by);
   } catch (error) {
     if (!(error instanceof EngineFault)) throw error;
     fault = error instanceof ImageFault ? error : retryable(withCredentialAdvice(error, image));
@@ -119,7 +125,7 @@ async function ensureImage(
     const operation = beginStage(state.instance.operation, 'Image', deps.time.now(), last);
     state = withInstance(state, { operation });
   }
-  return { state, fault };
+  return { state, fault, ensured };
 }
 
 function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue: AbortController): () => void {
@@ -177,12 +183,14 @@ const isRootDisk = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string):
  */
 async function imageRequestOf(
   instance: Pick<Instance, 'archive' | 'spec' | 'ownerId'>,
-  drivers: RegionDrivers,
-  credentialsFor: CredentialsFor,
+  { drivers, deps }: Pick<ReconcileContext, 'drivers' | 'deps'>,
 ): Promise<ImageRequest> {
   const ref = imageRefOf(instance);
   if (isRootDisk(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
-  if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
+  if (instance.archive !== null || isLocalRef(ref)) return { ref };
+  if (instance.spec.image.isPublic) return isPinned(ref) ? { ref } : { ref, follows: 'ifReachable' };
   const { ownerId } = instance;
-  return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
+  const granted = await grantedDigests(deps.store.read, ownerId, ref);
+  const credentials = await deps.credentialsFor(ownerId, registryServerOf(ref));
+  return { ref, ownerId, credentials, granted, follows: 'ifReachable' };
 }

@@ -10,7 +10,7 @@ import {
   type VariableSource,
 } from '../../../domain/compute/environment.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
-import { ownVariables } from '../../../domain/compute/own-variables.ts';
+import { ANY_PORT, ownVariables, type PortAddresses } from '../../../domain/compute/own-variables.ts';
 import { instanceNotFound, Refusal } from '../../../domain/kernel/refusal.ts';
 import { encodeFlag } from '../../../store/db/columns.ts';
 import type { Db } from '../../../store/store.ts';
@@ -76,9 +76,19 @@ export interface Variables {
   listed(db: Db, holderIds: readonly string[], source: (holderId: string) => VariableSource): Promise<ListedVariable[]>;
 }
 
-export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions }): Variables {
+export interface VariablesDeps {
+  seal: Seal;
+  regions: Regions;
+  portUrls: (at: { instanceId: string; port: string }) => PortAddresses;
+}
+
+export function makeVariables({ seal, regions, portUrls }: VariablesDeps): Variables {
   const ownOf = (instance: WithVariables): Environment =>
-    ownVariables(instance, regions.of(instance.spec.regionId).instanceNetwork);
+    ownVariables(
+      instance,
+      portUrls({ instanceId: instance.id, port: ANY_PORT }),
+      regions.of(instance.spec.regionId).instanceNetwork,
+    );
   const purpose = (holderId: string, name: string): string => `variable ${holderId} ${name}`;
   const open = ({ holderId, name, sealed }: VariableRow): string | null => seal.open(sealed, purpose(holderId, name));
   const layerOf = (rows: readonly VariableRow[], holderId: string): Environment =>

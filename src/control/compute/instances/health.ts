@@ -1,13 +1,16 @@
 /**
  * Measures `healthy`: asks ssh or the notebook of each Running instance in rounds of half a minute
  * or longer. After two silent checks in a row the instance is unhealthy. Its reconciler writes the
- * result. An unreachable engine changes nothing.
+ * result. An unreachable engine changes nothing. Notebook servers are checked by port, and in each
+ * fourth round by the console: a server that ended soon listens again.
  */
-import { lostGpuOf, type Instance } from '../../../domain/compute/instance.ts';
+import { lostGpuOf, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
+import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { instanceFromRow, makeDue } from '../../../store/tables/instances.ts';
 import { dropWatches, saveWatches, takeOverWatches, type Watch } from '../../../store/tables/watches.ts';
 import { runningRowsAmong, idsWithNodePorts } from '../../../store/tables/instance-queries.ts';
+import { parseConsole } from './start-reports.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
 import type { Sampler } from '../inside/metrics/sampler.ts';
 import type { TaskDeps } from '../../kernel/ports.ts';
@@ -15,10 +18,13 @@ import type { TaskDeps } from '../../kernel/ports.ts';
 const AT_ONCE = 256;
 const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
+const CONSOLE_ROUNDS = 4;
+const CONSOLE_LINES = 50;
+const CONSOLE_DEADLINE_MS = 10_000;
 const TAKEN_OVER_MS = 90_000;
 
 export interface HealthDeps extends TaskDeps {
-  sampler: Pick<Sampler, 'latestOf' | 'lackingGpu'>;
+  sampler: Pick<Sampler, 'latestOf' | 'lackingGpu' | 'takeKilled'>;
 }
 
 export interface HealthChecks {
@@ -27,6 +33,10 @@ export interface HealthChecks {
   answers(instance: Pick<Instance, 'id' | 'observed'>): boolean | undefined;
   /** Time of the run's last sample, if it lacks a GPU; null: it has all; undefined: unknown. */
   gpuLostAtMs(instance: Pick<Instance, 'id' | 'observed'>): number | null | undefined;
+  /** Killed processes of the run by its last sample; undefined: unknown. */
+  memoryKills(instance: Pick<Instance, 'id' | 'observed'>): { count: number; atMs: number } | undefined;
+  /** Whether the notebook server differs from the row. */
+  notebookDiffers(instance: Pick<Instance, 'id' | 'observed'>): boolean;
   /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
@@ -57,15 +67,39 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
   const { store, regions, time, changes, log, sampler, stopping } = deps;
   /** A row each: silent instances, and those not yet marked as answering again. */
   const silent = new Map<string, Silence>();
+  /** Runs whose notebook server differs from the row, by instance. */
+  const differing = new Map<string, string>();
+  let rounds = 0;
   let cursor = '';
   let roundFromMs = -Infinity;
 
-  const ask = async ({ id, spec, observed }: Instance): Promise<boolean | null> => {
+  const ask = async (one: Instance): Promise<{ answer: boolean | null; differs: boolean }> => {
+    const { id, spec, observed } = one;
     const { engine, health } = regions.of(spec.regionId);
-    if (!health.answers || health.probe?.capabilities.dial === false || observed.answersBy === 'nothing') return null;
+    if (!health.answers || health.probe?.capabilities.dial === false || observed.answersBy === 'nothing')
+      return { answer: null, differs: false };
     const inside = { engine, id, time, signal: stopping };
     const ssh = await answersSsh(inside);
-    return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
+    const isWatched = observed.notebook?.state === 'ready' || observed.notebook?.state === 'failed';
+    const listens = ssh === false || (ssh && isWatched) ? await acceptsConnection(inside, NOTEBOOK_PORT) : null;
+    const differs = isWatched && ssh !== null && (await notebookDiffers(one, listens));
+    return { answer: ssh === false ? listens : ssh, differs };
+  };
+
+  const notebookDiffers = async ({ id, spec, observed }: Instance, listens: boolean | null): Promise<boolean> => {
+    if (listens === null) return false;
+    if (listens !== (observed.notebook?.state === 'ready')) return true;
+    if (rounds % CONSOLE_ROUNDS !== 0) return false;
+    const { engine } = regions.of(spec.regionId);
+    try {
+      const signal = AbortSignal.any([stopping, time.deadline(CONSOLE_DEADLINE_MS)]);
+      const lines = await engine.logs(id, 'console', { tail: CONSOLE_LINES }, signal);
+      const { notebook } = parseConsole(await Array.fromAsync(lines, ({ text }) => text));
+      return notebook !== null && notebook.endedAtMs !== observed.notebook?.endedAtMs;
+    } catch (error) {
+      if (error instanceof EngineFault) return false;
+      throw error;
+    }
   };
 
   const gpuLostAtMs: HealthChecks['gpuLostAtMs'] = ({ id, observed }) => {
@@ -74,10 +108,17 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
     return latest.usage.gpus.some(({ isTaken }) => isTaken === true) ? latest.atMs : null;
   };
 
+  const memoryKills: HealthChecks['memoryKills'] = ({ id, observed }) => {
+    const latest = sampler.latestOf(id);
+    const count = latest?.usage.startedAtMs === observed.runStartedAtMs ? latest.usage.memoryKills : undefined;
+    return latest && count !== undefined ? { count, atMs: latest.usage.atMs } : undefined;
+  };
+
   const next = async (): Promise<Set<string>> => {
-    const again = new Set([...silent.keys(), ...sampler.lackingGpu()]);
+    const again = new Set([...silent.keys(), ...sampler.lackingGpu(), ...sampler.takeKilled()]);
     if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;
     if (cursor === '') roundFromMs = time.elapsed();
+    if (cursor === '') rounds += 1;
     const fresh = await idsWithNodePorts(store.read, cursor, AT_ONCE);
     cursor = fresh.length === AT_ONCE ? (fresh.at(-1) ?? '') : '';
     return new Set([...again, ...fresh]);
@@ -94,6 +135,8 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       return silence?.run === runOf(instance) ? answersOf(silence) : undefined;
     },
     gpuLostAtMs,
+    memoryKills,
+    notebookDiffers: (instance) => differing.get(instance.id) === runOf(instance),
     async check() {
       const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
@@ -101,15 +144,20 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       const over = [...silent.keys()].filter((id) => !there.has(id));
       const noted = new Map<string, Silence>();
       const began: Watch[] = [];
-      const answers = await Promise.all(asked.map(async (one) => ({ one, answer: await ask(one) })));
+      const answers = await Promise.all(asked.map(async (one) => ({ one, ...(await ask(one)) })));
       const changed: string[] = [];
-      for (const { one, answer } of answers) {
+      for (const id of differing.keys()) if (!there.has(id)) differing.delete(id);
+      for (const { one, answer, differs } of answers) {
+        if (differs) changed.push(one.id);
+        if (differs) differing.set(one.id, runOf(one));
+        else differing.delete(one.id);
         const lostAtMs = gpuLostAtMs(one);
         if (lostAtMs !== undefined && (lostAtMs === null) === (lostGpuOf(one) !== null)) {
           changed.push(one.id);
           if (lostAtMs !== null)
             log.warn({ id: one.id }, 'the host has taken the GPU of an instance; a restart gives it back');
         }
+        if ((memoryKills(one)?.count ?? 0) > (memoryKillsOf(one)?.count ?? 0)) changed.push(one.id);
         if (answer === null) continue;
         const { healthy } = one.observed;
         const run = runOf(one);

@@ -14,6 +14,7 @@ import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../..
 import { isHourly, rateOfInstance } from '../../../domain/money/meter.ts';
 import { usageOfInstance } from '../../../domain/access/quota.ts';
 import { disabledOwner, Refusal, regionNotFound, regionRetired } from '../../../domain/kernel/refusal.ts';
+import { knownImages } from '../../../store/tables/image-facts.ts';
 import { retiredOf } from '../../../store/tables/catalog-rows.ts';
 import { insertInstance } from '../../../store/tables/instances.ts';
 import { writeLabels } from '../../../store/tables/labelled-rows.ts';
@@ -29,6 +30,7 @@ import {
   reserveOrEnqueue,
   architectureOf,
   imageNotFound,
+  misfitOf,
   resolveImage,
 } from '../../regions/ports.ts';
 import {
@@ -84,6 +86,8 @@ export async function writeLaunch(
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const drivers = deps.regions.of(region.id);
   const image = { ...found, architecture: architectureOf(drivers) || found.architecture };
+  if (request.runImageCommand) refuseScripts(request, region);
+  await refuseUnfit(tx, found, request);
   if (request.instanceConfiguration.enableCommonData) refuseWithoutCommonData(region, drivers);
   refuseOverHosts(type, { region, catalog, drivers });
   const mounts = await mountsOf(tx, caller.accountId, request);
@@ -120,6 +124,22 @@ export async function writeLaunch(
   await payLaunch(tx, deps.metering, { instance, prices: type.pricesMicros, nowMs });
   await refuseUnpaidRun(tx, deps.metering, instance, 'launch');
   return instance;
+}
+
+function refuseScripts({ instanceConfiguration, startCommand = '' }: LaunchInput, region: Region): void {
+  const why = 'must be empty with "runImageCommand": only Berth\'s start script runs it; leave one of the two out';
+  if (instanceConfiguration.initScript.trim() !== '')
+    throw new Refusal('field_value', `field "instanceConfiguration.initScript" ${why}`);
+  if (startCommand.trim() !== '') throw new Refusal('field_value', `field "startCommand" ${why}`);
+  if (region.engine !== 'kubernetes') return;
+  const message = `field "runImageCommand" is true, but region ${region.name} is a cluster, where Berth runs its start script alone; send false`;
+  throw new Refusal('unsupported', message);
+}
+
+async function refuseUnfit(tx: Db, { id }: InstanceSpec['image'], request: LaunchInput): Promise<void> {
+  const known = (await knownImages(tx, [id])).get(id)?.regions[request.region];
+  const fault = known === undefined ? null : misfitOf(known, request.runImageCommand ?? false);
+  if (fault !== null) throw new Refusal('field_value', `field "imageId" is ${id}: ${fault}`);
 }
 
 /** The cached catalog may be a second old. The region is locked, and a retirement locks it, too. */
@@ -241,6 +261,7 @@ function requestedInstance(
       initScript: configuration.initScript,
       cpuOnlyPriceMicros: null,
       startCommand: request.startCommand ?? '',
+      runImageCommand: request.runImageCommand ?? false,
     },
     priceMicros,
     nodePorts: withSsh(request.nodePorts).map((port) => ({ port, nodePort: 0 })),
@@ -269,6 +290,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
   generation: FIRST_GENERATION,
   mustHalt: false,
   everEnsured: false,
+  rootDisk: 'none',
   filesStale: false,
   attempts: 0,
   requestedAtMs: nowMs,
@@ -297,6 +319,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     runStartedAtMs: 0,
     ending: null,
     lostGpu: null,
+    memoryKills: null,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',
@@ -304,5 +327,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     initFailure: '',
     startExit: null,
     startFailure: '',
+    imageNote: '',
+    notebook: null,
   },
 });

@@ -29,7 +29,12 @@ interface OwnedPage {
 
 type Act = (
   caller: Caller,
-  body: { instanceId: string; reason: string; withoutGpu?: boolean | undefined },
+  body: {
+    instanceId: string;
+    reason: string;
+    withoutGpu?: boolean | undefined;
+    newRootDisk?: boolean | undefined;
+  },
   idempotency: Idempotency | null,
   waitMs?: number | null,
 ) => Promise<{ instanceId: string } & StartedOperation>;
@@ -55,9 +60,10 @@ export function makeOperator(deps: MeteredDeps, get: Instances['get']): Operator
   };
   const act =
     (action: Action): Act =>
-    async ({ accountId }, { instanceId, reason, withoutGpu }, idempotency, waitMs) => {
+    async ({ accountId }, { instanceId, reason, withoutGpu, newRootDisk }, idempotency, waitMs) => {
       const { ownerId } = await ownedRow(instanceId);
-      const of = { action, instanceId, ownerId, withoutGpu, waitMs, cause: 'operator', reason } as const;
+      const how = { withoutGpu, newRootDisk, waitMs, reason };
+      const of = { action, instanceId, ownerId, ...how, cause: 'operator' } as const;
       return requestAction(deps, of, accountId, idempotency);
     };
   const page = async (table: 'instance' | 'volume', request: OperatorListRequest, pager: Pager): Promise<OwnedPage> => {

@@ -1,23 +1,33 @@
 /**
- * Decides when an instance is Running and how its init script ended. The start script
- * (`images/start.sh`) writes services and exit code to the console; the owner can forge these
- * lines, so they decide about this instance alone.
+ * Decides when an instance is Running, how its scripts ended and how its notebook server is. The
+ * start script reports them on the console (`start-reports.ts`).
  */
+import { isDeepStrictEqual } from 'node:util';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { Instance, Observed } from '../../../domain/compute/instance.ts';
 import { nextStatus } from '../../../domain/compute/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../../domain/compute/operation.ts';
+import {
+  afterReport,
+  newNotebook,
+  noNotebook,
+  notebookMessage,
+  type NotebookServer,
+} from '../../../domain/compute/notebook-state.ts';
 import { diagnosisFields, type Step } from '../../../domain/compute/plan.ts';
 import { NOTEBOOK_PORT } from '../../../domain/access/port-access.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
+import { parseConsole, parseExit, plainText, type ConsoleReport, type ScriptReport } from './start-reports.ts';
 import {
   callDeadline,
   withInstance,
+  writeInstance,
   writeObservation,
   type InstanceState,
   type ReconcileContext,
   type StepResult,
 } from './reconcile-context.ts';
+import { appendEvent } from '../../../store/tables/events.ts';
 import { rootDiskFacts } from '../../kernel/ports.ts';
 
 const FIRST_POLL_MS = 4;
@@ -36,47 +46,6 @@ const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
 /** A start command may run as long as the instance. */
 const START_LONGEST_POLL_MS = 5 * 60_000;
-const MAX_FAILURE = 500;
-
-interface ConsoleReport {
-  services: string[] | null;
-  init: ScriptReport;
-  start: ScriptReport;
-}
-
-type ScriptReport = { exit: number; failure: string } | 'running' | 'lost' | null;
-const SCRIPT_EXIT = /^(\d{1,3})(?:\s+(.*))?$/;
-
-function parseExit(text: string): ScriptReport {
-  const [, code, failure = ''] = SCRIPT_EXIT.exec(text.trim()) ?? [];
-  return code === undefined ? null : { exit: Number(code), failure: plainText(failure) };
-}
-
-/** Colors of terminals and control characters left out. */
-const plainText = (text: string): string =>
-  text
-    .replaceAll(/\p{Cc}?\[[0-9;]*m/gu, '')
-    .replaceAll(/\p{Cc}+/gu, ' ')
-    .slice(0, MAX_FAILURE);
-
-/** Parses the start script's lines of the last start. */
-export function parseConsole(lines: readonly string[]): ConsoleReport {
-  const report: ConsoleReport = { services: null, init: null, start: null };
-  for (const line of lines) {
-    const words = line.trim().split(/\s+/);
-    if (words[0] !== 'berth:') continue;
-    const [, subject, verb] = words;
-    // The first line of a start: the exit of an earlier start command is out of date.
-    if (subject === 'services')
-      Object.assign(report, { services: words.slice(2).filter((word) => word !== 'none'), start: null });
-    if (subject !== 'init' && subject !== 'start') continue;
-    if (verb === 'started') report[subject] = 'running';
-    if (verb === 'lost') report[subject] = 'lost';
-    if (verb === 'exit') report[subject] = parseExit(words.slice(3).join(' ')) ?? report[subject];
-  }
-  return report;
-}
-
 /** Polls until ssh or the notebook answers, the container ends, or patience is over. */
 export async function checkReady(
   context: ReconcileContext,
@@ -90,6 +59,7 @@ export async function checkReady(
   const { instance } = start;
   const { sshFront, phase, status } = instance.observed;
   // The gateway's process answers for an ssh front, not the instance.
+  if (instance.spec.runImageCommand) return markReady(context, await awaitSshFront(context, start), 'nothing');
   if (!sshFront && (await answersWithin(context, instance, PATIENCE_MS))) return markReady(context, start, 'ssh');
   const { services } = parseConsole(await readConsoleLines(context, instance));
   let state = start;
@@ -153,19 +123,21 @@ const scriptEnded = (script: string, exit: number, failure: string): string =>
     ? `a stop interrupted the ${script}, which does not run again`
     : `the ${script} exited with code ${exit}${failure === '' ? '' : `; ${failure}`}`;
 
-type ScriptState = Pick<Instance, 'spec' | 'initExit'> & {
-  observed: Pick<Observed, 'initFailure' | 'startExit' | 'startFailure'>;
+type Reported = Pick<Instance, 'spec' | 'initExit'> & {
+  observed: Pick<Observed, 'initFailure' | 'startExit' | 'startFailure' | 'imageNote' | 'notebook'>;
 };
 
-function messageOf({ spec, initExit, observed: { initFailure, startExit, startFailure } }: ScriptState): string {
-  const parts: string[] = [];
+function messageOf({ spec, initExit, observed }: Reported): string {
+  const { initFailure, startExit, startFailure, imageNote } = observed;
+  const parts = [imageNote];
   const awaitsInit = spec.initScript.trim() !== '' && initExit === null;
   if (awaitsInit) parts.push('the init script is running');
   else if (initExit !== null) parts.push(scriptEnded('init script', initExit, initFailure));
-  if (spec.startCommand.trim() === '') return parts.join('');
-  if (startExit !== null) parts.push(scriptEnded('start command', startExit, startFailure));
-  else if (!awaitsInit) parts.push('the start command is running');
-  return parts.join('; ');
+  if (spec.startCommand.trim() !== '') {
+    if (startExit !== null) parts.push(scriptEnded('start command', startExit, startFailure));
+    else if (!awaitsInit) parts.push('the start command is running');
+  }
+  return [...parts, notebookMessage(observed.notebook)].filter((part) => part !== '').join('; ');
 }
 
 async function markReady(
@@ -176,9 +148,11 @@ async function markReady(
   const { instance } = state;
   const { spec, operation } = instance;
   // The init script runs once for each root disk.
-  const isFirst = !rootDiskFacts(context.drivers).keepsRootDisk;
+  const { keepsRootDisk } = rootDiskFacts(context.drivers);
+  const isFirst = !keepsRootDisk;
   const initExit = isFirst ? null : instance.initExit;
-  const run = { startExit: null, startFailure: '', ...(isFirst ? { initFailure: '' } : {}) };
+  const notebook = answersBy === 'nothing' ? noNotebook : newNotebook;
+  const run = { notebook, startExit: null, startFailure: '', ...(isFirst ? { initFailure: '' } : {}) };
   const message = messageOf({ spec, initExit, observed: { ...instance.observed, ...run } });
   const nowMs = context.deps.time.now();
   const observed = {
@@ -195,16 +169,26 @@ async function markReady(
   } as const;
   const starts = initExit === null && spec.initScript.trim() !== '';
   const started = starts ? withInstance(state, { operation: beginInitScript(operation, nowMs) }) : state;
-  return { state: await writeObservation(context, started, { observed, initExit }), next: 'again' };
+  const change = { observed, initExit, rootDisk: keepsRootDisk ? ('kept' as const) : undefined };
+  return { state: await writeObservation(context, started, change), next: 'again' };
 }
 
-/** Polls the init script and the start command, less often the longer they run. */
-export async function checkScripts(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+/** Polls notebook server, init script and start command, less often the longer they take. */
+export async function checkReports(context: ReconcileContext, before: InstanceState): Promise<StepResult> {
+  const report = parseConsole(await readConsoleLines(context, before.instance));
+  const state = await writeNotebook(context, before, report.notebook);
+  return checkScripts(context, state, report);
+}
+
+async function checkScripts(
+  context: ReconcileContext,
+  state: InstanceState,
+  report: ConsoleReport,
+): Promise<StepResult> {
   const { deps } = context;
   const { instance } = state;
   const { spec, observed } = instance;
   const nowMs = deps.time.now();
-  const report = parseConsole(await readConsoleLines(context, instance));
   if (instance.initExit === null && spec.initScript.trim() !== '') {
     const ended = await endOf(context, instance, 'init', report.init);
     if (ended !== null) {
@@ -214,7 +198,7 @@ export async function checkScripts(context: ReconcileContext, state: InstanceSta
       const change = { initExit: ended.exit, observed: { initFailure, message } };
       return { state: await writeObservation(context, next, change), next: 'again' };
     }
-  } else {
+  } else if (spec.startCommand.trim() !== '' && observed.startExit === null) {
     const ended = await endOf(context, instance, 'start', report.start);
     if (ended !== null) {
       const change = { startExit: ended.exit, startFailure: ended.failure };
@@ -222,9 +206,45 @@ export async function checkScripts(context: ReconcileContext, state: InstanceSta
       return { state: await writeObservation(context, state, { observed: { ...change, message } }), next: 'again' };
     }
   }
-  const runningMs = nowMs - instance.requestedAtMs;
-  const longestMs = instance.initExit === null ? INIT_LONGEST_POLL_MS : START_LONGEST_POLL_MS;
+  const { notebook } = observed;
+  const endedMs = notebook !== null && notebook.endedAtMs < nowMs ? notebook.endedAtMs : 0;
+  const runningMs = nowMs - Math.max(instance.requestedAtMs, endedMs);
+  const isLong = instance.initExit !== null && notebook?.state !== 'starting';
+  const longestMs = isLong ? START_LONGEST_POLL_MS : INIT_LONGEST_POLL_MS;
   return { state, next: Math.min(longestMs, Math.max(INIT_POLL_MS, runningMs / 10)) };
+}
+
+/** Tells the owner of an end and of a server that does not start. */
+async function writeNotebook(
+  context: ReconcileContext,
+  state: InstanceState,
+  reported: NotebookServer | null,
+): Promise<InstanceState> {
+  const { instance } = state;
+  const { id, ownerId, observed } = instance;
+  const isAwaited = reported === null && observed.notebook?.state === 'starting';
+  const found = isAwaited ? await notebookFromFile(context, instance) : reported;
+  if (found === null) return state;
+  const text = found.text.replaceAll(context.notebookToken(), "[the notebook's secret]");
+  const { store, variables, time } = context.deps;
+  const notebook = { ...found, text: text === '' ? '' : await variables.redact(store.read, instance, text) };
+  const before = observed.notebook;
+  if (isDeepStrictEqual(notebook, before)) return state;
+  const after = { ...observed, notebook };
+  const next = { ...instance, observed: { ...after, message: messageOf({ ...instance, observed: after }) } };
+  const { endedAtMs, exit, endedKernels } = notebook;
+  const ended = endedAtMs > (before?.endedAtMs ?? 0);
+  const failed = notebook.state === 'failed' && before?.state !== 'failed';
+  if (!ended && !failed) return writeInstance(context, state, next);
+  const kind = failed ? 'instance.notebookFailed' : 'instance.notebookEnded';
+  const data = { exit, text: notebook.text, ...(failed ? {} : { endedAtUnixMs: endedAtMs, kernels: endedKernels }) };
+  const event = { accountId: ownerId, atMs: time.now(), kind, subjectId: id, data };
+  return writeInstance(context, state, next, { alongside: async (tx) => void (await appendEvent(tx, event)) });
+}
+
+async function notebookFromFile(context: ReconcileContext, { id }: Instance): Promise<NotebookServer | null> {
+  const text = await readInside(context, id, ['notebook.state']);
+  return text === null ? null : afterReport(null, plainText(text.trim()));
 }
 
 /** How the script ended, with secrets hidden; null while it runs. */
@@ -248,12 +268,21 @@ async function exitFromFile(
   { id }: Instance,
   script: 'init' | 'start',
 ): Promise<{ exit: number; failure: string } | null> {
+  const text = await readInside(context, id, [`${script}.exit`, `${script}.failed`]);
+  const ended = text === null ? null : parseExit(text);
+  return typeof ended === 'object' ? ended : null;
+}
+
+async function readInside(
+  context: ReconcileContext,
+  id: Instance['id'],
+  names: readonly string[],
+): Promise<string | null> {
   const { engine } = context.drivers;
   try {
-    const command = ['cat', ...['exit', 'failed'].map((name) => `/var/log/berth/${script}.${name}`)];
+    const command = ['cat', ...names.map((name) => `/var/log/berth/${name}`)];
     const { exitCode, stdout } = await engine.exec(id, command, callDeadline(context));
-    const ended = exitCode === 0 ? parseExit(stdout) : null;
-    return typeof ended === 'object' ? ended : null;
+    return exitCode === 0 ? stdout : null;
   } catch (error) {
     if (error instanceof EngineFault) return null;
     throw error;

@@ -1,7 +1,7 @@
 /** Context and state of one reconcile, and the writes of its observations. */
 import type { Region } from '../../../domain/regions/catalog.ts';
 import { backOffMs, type Limits } from '../../../domain/compute/instance-states.ts';
-import type { Instance, InstanceSpec, Observed } from '../../../domain/compute/instance.ts';
+import type { Instance, InstanceSpec, Observed, RootDiskState } from '../../../domain/compute/instance.ts';
 import type { PermanentFailure, InstanceObservation } from '../../../domain/compute/plan.ts';
 import { advanceOperation } from '../../../domain/compute/operation.ts';
 import { isSameRate, rateOfInstance } from '../../../domain/money/meter.ts';
@@ -26,7 +26,7 @@ export interface InstanceReconcilerDeps
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
   random: () => number;
   limits: Limits;
-  health: Pick<HealthChecks, 'answers' | 'gpuLostAtMs'>;
+  health: Pick<HealthChecks, 'answers' | 'gpuLostAtMs' | 'memoryKills' | 'notebookDiffers'>;
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
@@ -95,6 +95,7 @@ interface ObservedChange {
   attempts?: number | undefined;
   initExit?: number | null;
   unfinished?: string[];
+  rootDisk?: RootDiskState | undefined;
 }
 
 /** Writes what was observed. Throws `Superseded`. */

@@ -5,16 +5,19 @@
  */
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { cpuOnlyPrice } from '../../../domain/compute/instance-change.ts';
-import { clampFutureTimes, type Instance } from '../../../domain/compute/instance.ts';
+import { clampFutureTimes, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
+import { appendEvent } from '../../../store/tables/events.ts';
+import type { Db } from '../../../store/store.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
 import { writeReclaim } from '../../../store/tables/tide-and-spot.ts';
 import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
+import { loseRootDisk } from './root-disk.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { awaitWindow } from './await-window.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
-import { checkScripts, checkReady } from './readiness.ts';
+import { checkReports, checkReady } from './readiness.ts';
 import {
   failInstance,
   writeInstance,
@@ -88,12 +91,16 @@ async function observe(context: ReconcileContext, instance: Instance): Promise<I
   if (!everEnsured) return { kind: 'absent' };
   const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
   if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const [answers, gpuLostAtMs] = [deps.health.answers(instance), deps.health.gpuLostAtMs(instance)];
+  const { health } = deps;
+  const [answers, gpuLostAtMs] = [health.answers(instance), health.gpuLostAtMs(instance)];
+  const memoryKills = health.memoryKills(instance);
   if (observation.kind !== 'present') return observation;
   return {
     ...observation,
     ...(answers !== undefined && { answers }),
     ...(gpuLostAtMs !== undefined && { gpuLostAtMs }),
+    ...(memoryKills !== undefined && { memoryKills }),
+    ...(health.notebookDiffers(instance) && { notebookDiffers: true }),
   };
 }
 
@@ -107,9 +114,12 @@ async function executeStep(
     case 'rest':
       return { state, next: step.afterMs ?? null };
     case 'mark': {
-      const { show: observed, attempts, afterMs } = step;
-      return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
+      const { show: observed, attempts, afterMs, rootDisk } = step;
+      const change = { observed, attempts, rootDisk };
+      return { state: await writeObservation(context, state, change), next: afterMs ?? 'again' };
     }
+    case 'loseRootDisk':
+      return loseRootDisk(context, state, step);
     case 'failPermanently':
       return failInstance(context, state, step, observation.kind === 'present' && observation.running);
     case 'halt':
@@ -143,8 +153,10 @@ async function executeStep(
       return checkReady(context, state, step);
     case 'loseGpu':
       return loseGpu(context, state, step);
-    case 'checkScripts':
-      return checkScripts(context, state);
+    case 'reportKills':
+      return reportKills(context, state, step);
+    case 'checkReports':
+      return checkReports(context, state);
     default:
       return step satisfies never;
   }
@@ -173,6 +185,28 @@ async function loseGpu(
   };
   await store.write((tx) => notifyAdministrators(tx, event));
   return { state: written, next: 'again' };
+}
+
+async function reportKills(
+  context: ReconcileContext,
+  state: InstanceState,
+  { count, atMs }: Extract<Step, { do: 'reportKills' }>,
+): Promise<StepResult> {
+  const { instance } = state;
+  const { id, ownerId, observed, spec } = instance;
+  const { runStartedAtMs } = observed;
+  const killed = count - (memoryKillsOf(instance)?.count ?? 0);
+  const next = { ...instance, observed: { ...observed, memoryKills: { runStartedAtMs, count, atMs } } };
+  const data = { killed, atMs, memoryGB: spec.type.memoryGB };
+  const event = {
+    accountId: ownerId,
+    atMs: context.deps.time.now(),
+    kind: 'instance.outOfMemory',
+    subjectId: id,
+    data,
+  };
+  const alongside = async (tx: Db): Promise<void> => void (await appendEvent(tx, event));
+  return { state: await writeInstance(context, state, next, { alongside }), next: 'again' };
 }
 
 type Row = Pick<Instance, 'generation'> & { id: string };

@@ -148,6 +148,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     generation: instance.generation,
     hostname: `${instance.id}-0`,
     imageRef: imageRefOf(instance),
+    mustExist: instance.rootDisk === 'kept',
     cpuMilli,
     memoryMiB,
     gpus,
@@ -169,14 +170,13 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     nodePorts: instance.nodePorts,
     nodePortAddress: drivers.nodePortAddress,
     files: [
-      { name: 'start', content: drivers.startScript, mode: 0o555 },
+      ...(spec.runImageCommand ? [] : await startFiles(context, instance, notebookToken)),
       { name: 'name', content: `${promptName(spec.name)}\n`, mode: 0o644 },
-      { name: 'init-script', content: spec.initScript, mode: 0o555 },
-      { name: 'start-command', content: spec.startCommand, mode: 0o555 },
-      { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, instance.ownerId), mode: 0o644 },
-      { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
-      { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
-      { name: ENVIRONMENT_FILE, content: await environmentFile(deps.store.read, context, instance), mode: 0o600 },
+      {
+        name: ENVIRONMENT_FILE,
+        content: await environmentFile(deps.store.read, context, instance),
+        mode: spec.runImageCommand ? 0o644 : 0o600,
+      },
       { name: 'notice.json', content: noticeFile(instance), mode: 0o644 },
       ...optionalFile('networks', network.script),
       ...optionalFile('ca.pem', network.ca),
@@ -184,6 +184,20 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     ],
   };
 }
+
+const startFiles = async (
+  { deps, drivers }: ReconcileContext,
+  { id, ownerId, spec }: Instance,
+  notebookToken: string,
+): Promise<ControlFile[]> => [
+  { name: 'start', content: drivers.startScript, mode: 0o555 },
+  { name: 'init-script', content: spec.initScript, mode: 0o555 },
+  { name: 'start-command', content: spec.startCommand, mode: 0o555 },
+  { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, ownerId), mode: 0o644 },
+  { name: 'ssh-host-key', content: deps.sshHostKey(id), mode: 0o600 },
+  { name: 'jupyter-config', content: drivers.jupyterConfig, mode: 0o644 },
+  { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
+];
 
 const optionalFile = (name: string, content: string | undefined): ControlFile[] =>
   content === undefined ? [] : [{ name, content, mode: 0o644 }];
@@ -202,8 +216,9 @@ export async function areFilesStale(
   { files }: EngineSpec,
 ): Promise<boolean> {
   const given = (name: string): string | undefined => files.find((file) => file.name === name)?.content;
+  const keys = given(KEYS_FILE);
   return (
-    given(KEYS_FILE) !== (await authorizedKeysOf(db, instance.ownerId)) ||
+    (keys !== undefined && keys !== (await authorizedKeysOf(db, instance.ownerId))) ||
     given(ENVIRONMENT_FILE) !== (await environmentFile(db, context, instance))
   );
 }

@@ -86,7 +86,7 @@ export async function cleanUp(context: ReconcileContext, start: InstanceState): 
     }
   }
   const cleaned = { ...state.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
-  const next = { ...state.instance, archive: null, unfinished: [], observed: cleaned };
+  const next = { ...state.instance, archive: null, rootDisk: 'none' as const, unfinished: [], observed: cleaned };
   return { state: await writeInstance(context, state, next), next: null };
 }
 
@@ -162,7 +162,7 @@ export async function saveRoot(context: ReconcileContext, start: InstanceState):
     const replaces = isPushed ? [...earlier, ref] : earlier;
     const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
     const rest = unfinished.filter((one) => one !== ref);
-    state = await writeInstance(context, state, { ...state.instance, archive, unfinished: rest });
+    state = await writeInstance(context, state, { ...state.instance, archive, rootDisk: 'saved', unfinished: rest });
     return { state, next: 'again' };
   } catch (error) {
     // Without an engine the root disk is where it was. A push also fails when the registry is away.

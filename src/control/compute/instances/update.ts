@@ -63,6 +63,11 @@ export const makeUpdate =
       const current = (await regionWithUsage(tx, row.regionId)) ?? counted;
       const pending = await pendingOf(tx, before, input, { catalog, counted: current, regions: deps.regions });
       const { name = before.spec.name, startCommand = before.spec.startCommand } = input;
+      if (startCommand.trim() !== '' && before.spec.runImageCommand)
+        throw new Refusal(
+          'field_value',
+          'field "startCommand" must be empty: the instance runs the command of its image, without Berth\'s start script',
+        );
       const next = { ...before, spec: { ...before.spec, name, startCommand }, pending };
       refuseIfUnsaveable(deps.regions.of(row.regionId), next);
       const pendingChanges = publicChange(pending);

@@ -28,7 +28,14 @@ import type { Db } from '../../../store/store.ts';
 import { orphanById, claimOrphan } from '../../../store/tables/orphans.ts';
 import { newInstance, type LaunchDeps } from '../instances/launch.ts';
 import { allotOwnDisks } from '../../storage/ports.ts';
-import type { CatalogSnapshot, TaskDeps, RegionDrivers, Time, Caller } from '../../kernel/ports.ts';
+import {
+  rootDiskFacts,
+  type CatalogSnapshot,
+  type TaskDeps,
+  type RegionDrivers,
+  type Time,
+  type Caller,
+} from '../../kernel/ports.ts';
 import { meteredInstance, type Metering } from '../../money/ports.ts';
 import { imageOfSpec } from '../../regions/ports.ts';
 
@@ -181,6 +188,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
       enableDocker: false,
       dockerStorageGB: 0,
       startCommand: '',
+      runImageCommand: false,
       initScript: '',
       cpuOnlyPriceMicros: null,
     },
@@ -195,6 +203,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
     createdAtMs: orphan.createdAtMs || nowMs,
     generation: Math.max(1, container.generation),
     everEnsured: true,
+    rootDisk: rootDiskFacts(drivers).keepsRootDisk && container.startedAtMs > 0 ? 'kept' : 'none',
     archive: isArchive ? { ref: orphan.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
     observed: { ...launched.observed, status: 'Starting', phase: 'WaitReady' },
   };

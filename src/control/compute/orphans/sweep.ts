@@ -3,7 +3,7 @@
  * orphans (`domain/compute/orphan.ts`). The engine is listed first: rows are written before objects
  * exist. An object listed while it is removed is why an orphan must be found twice.
  */
-import { settledRunningIds } from '../../../store/tables/instance-queries.ts';
+import { settledRunningIds, settledWithRootDisk } from '../../../store/tables/instance-queries.ts';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import { engineObjectKinds, orphanIdOf, type OrphanKind } from '../../../domain/compute/orphan.ts';
 import type { OwnedObject } from '../../../engines/contract.ts';
@@ -35,7 +35,9 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
   const missing = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
-  const due: string[] = [...missing];
+  const present = new Set(owned.filter(isInstanceContainer).map(({ id }) => id));
+  const gone = (await settledWithRootDisk(store.read, drivers.regionId)).filter((id) => !present.has(id));
+  const due: string[] = [...new Set([...missing, ...gone])];
   for (const one of owned) {
     const intent = intents.get(one.id);
     if (isInstanceContainer(one) && intent && differsFromRow(intent, one)) due.push(one.id);
@@ -60,8 +62,9 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
 }
 
 /** Missing containers are found from the rows. */
-function differsFromRow({ idle, status, desired }: Intent, { running, docker }: OwnedObject): boolean {
+function differsFromRow({ idle, status, desired, rootDisk }: Intent, { running, docker }: OwnedObject): boolean {
   if (!idle) return false;
+  if (rootDisk === 'lost') return true;
   if (docker !== undefined && (docker === 'running') !== (status === 'Running')) return true;
   return desired === 'released' || desired === 'archived' || (running && status !== 'Running');
 }

@@ -15,10 +15,13 @@ import type { TaskDeps, RegionDrivers } from '../../kernel/ports.ts';
  * or no engine can ask (`isFinal`).
  */
 export type ImageCheck =
-  { kind: 'fits' } | { kind: 'refused'; why: string } | { kind: 'unchecked'; why: string; isFinal?: true };
+  | { kind: 'fits'; digest: string }
+  | { kind: 'refused'; why: string }
+  | { kind: 'unchecked'; why: string; isFinal?: true };
 
 type RegionCheck =
-  | { kind: 'fits' | 'unable' }
+  | { kind: 'fits'; digest: string }
+  | { kind: 'unable' }
   | { kind: 'unchecked'; why: string }
   | { kind: 'refused'; why: string; isOfRegistry: boolean };
 
@@ -55,7 +58,8 @@ export function makeCheckImage({
   ): Promise<RegionCheck> {
     if (!health.answers) return { kind: 'unchecked', why: 'the container engine does not answer' };
     try {
-      return { kind: (await engine.checkImage(ref, signal, credentials)) ? 'fits' : 'unable' };
+      const answer = await engine.checkImage(ref, signal, credentials);
+      return answer === false ? { kind: 'unable' } : { kind: 'fits', digest: answer.digest };
     } catch (error) {
       const fault =
         error instanceof EngineFault ? withCredentialAdvice(error, { ref, ownerId, credentials }) : undefined;
@@ -101,7 +105,8 @@ const NO_ENGINE = 'no engine of a region can ask a registry before it downloads 
 
 /** One region that fits is enough, and so is one refusal by the registry of all regions. */
 function combine(checks: readonly RegionCheck[]): ImageCheck {
-  if (checks.some(({ kind }) => kind === 'fits')) return { kind: 'fits' };
+  const fit = checks.find((check) => check.kind === 'fits');
+  if (fit !== undefined) return { kind: 'fits', digest: fit.digest };
   const refusals = checks.filter((check) => check.kind === 'refused');
   const refusal = refusals.find(({ isOfRegistry }) => isOfRegistry) ?? refusals[0];
   if (refusal !== undefined && (refusal.isOfRegistry || refusals.length === checks.length))

@@ -2,25 +2,24 @@
  * Shares one pull or build of an image among concurrent callers, until the last of them leaves.
  * Accounts never share pulls of own images: the registry authorizes each account separately.
  */
-import type { Engine, ImageProgress, RegistryCredentials } from '../../../engines/contract.ts';
+import type { Engine, ImageProgress } from '../../../engines/contract.ts';
 import { raceAbort } from '../../../async/abort.ts';
 import { makeBoundedMap, type BoundedMap } from '../../../async/bounded-map.ts';
 import { errorText } from '../../../domain/kernel/unknown-error.ts';
+import { ensureNewest, type EnsuredImage, type ImageRequest, type NewestImageDeps } from './newest-image.ts';
 
-export interface ImageRequest {
-  ref: string;
-  /** Owning account; its registry is asked even if the engine has the image. */
-  ownerId?: string;
-  credentials?: RegistryCredentials | undefined;
+export interface ImagePullDeps extends NewestImageDeps {
+  onEnsured: (engine: Engine, image: ImageRequest, ensured: EnsuredImage) => Promise<void>;
 }
 
 export type ImageState =
-  | { state: 'Ready' | 'Absent'; stateText: ''; progressPercent: 0 }
+  | { state: 'Absent'; stateText: ''; progressPercent: 0 }
+  | { state: 'Ready'; stateText: string; progressPercent: 0 }
   | { state: 'Preparing'; stateText: string; progressPercent: number }
   | { state: 'Failed'; stateText: string; progressPercent: 0 };
 
 interface Pull {
-  done: Promise<void>;
+  done: Promise<EnsuredImage>;
   progress: ImageProgress | null;
   listeners: Set<(progress: ImageProgress) => void>;
   waiting: number;
@@ -34,13 +33,14 @@ export interface ImagePulls {
     image: ImageRequest,
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
-  ): Promise<void>;
+  ): Promise<EnsuredImage>;
   /** Returns the last known state on the engine; never asks it. */
   stateOf(engine: Engine, image: ImageRequest): ImageState;
 }
 
 /** No ref and no id has a space. */
 const keyOf = ({ ref, ownerId = '' }: ImageRequest): string => `${ref} ${ownerId}`;
+const pullKeyOf = (image: ImageRequest): string => `${keyOf(image)} ${image.follows ?? ''}`;
 
 /** Bounds the states of an engine. Evicted states read as Absent until the next pull. */
 const MAX_STATES = 10_000;
@@ -50,7 +50,7 @@ interface EngineImages {
   states: BoundedMap<ImageState>;
 }
 
-export function makeImagePulls(): ImagePulls {
+export function makeImagePulls(deps: ImagePullDeps): ImagePulls {
   const byEngine = new WeakMap<Engine, EngineImages>();
   const imagesOf = (engine: Engine): EngineImages => {
     const present = byEngine.get(engine);
@@ -61,28 +61,32 @@ export function makeImagePulls(): ImagePulls {
   };
 
   const start = (engine: Engine, image: ImageRequest): Pull => {
-    const key = keyOf(image);
+    const [key, pullKey] = [keyOf(image), pullKeyOf(image)];
     const { pulls, states } = imagesOf(engine);
     const abort = new AbortController();
-    const pull: Pull = { done: Promise.resolve(), progress: null, listeners: new Set(), waiting: 0, abort };
+    const begun: Omit<Pull, 'done'> = { progress: null, listeners: new Set(), waiting: 0, abort };
     const onProgress = (progress: ImageProgress) => {
-      pull.progress = progress;
+      begun.progress = progress;
       const progressPercent = progress.total > 0 ? Math.min(99, Math.floor((progress.done / progress.total) * 100)) : 0;
       states.set(key, { state: 'Preparing', stateText: progress.text, progressPercent });
-      for (const listener of pull.listeners) listener(progress);
+      for (const listener of begun.listeners) listener(progress);
     };
-    const options = { askRegistry: image.ownerId !== undefined };
-    pull.done = engine.ensureImage(image.ref, onProgress, abort.signal, image.credentials, options).then(
-      () => states.set(key, { state: 'Ready', stateText: '', progressPercent: 0 }),
-      (error: unknown) => {
+    const ensure = async (): Promise<EnsuredImage> => {
+      try {
+        const ensured = await ensureNewest(deps, engine, image, onProgress, abort.signal);
+        await deps.onEnsured(engine, image, ensured);
+        states.set(key, { state: 'Ready', stateText: ensured.note, progressPercent: 0 });
+        return ensured;
+      } catch (error) {
         const stateText = errorText(error);
         states.set(key, abort.signal.aborted ? absent : { state: 'Failed', stateText, progressPercent: 0 });
         throw error;
-      },
-    );
-    pulls.set(key, pull);
+      }
+    };
+    const pull: Pull = Object.assign(begun, { done: ensure() });
+    pulls.set(pullKey, pull);
     const forget = () => {
-      if (pulls.get(key) === pull) pulls.delete(key);
+      if (pulls.get(pullKey) === pull) pulls.delete(pullKey);
     };
     pull.done.then(forget, forget);
     return pull;
@@ -91,14 +95,14 @@ export function makeImagePulls(): ImagePulls {
   return {
     async ensure(engine, image, onProgress, signal) {
       signal.throwIfAborted();
-      const key = keyOf(image);
+      const key = pullKeyOf(image);
       const { pulls } = imagesOf(engine);
       const pull = pulls.get(key) ?? start(engine, image);
       pull.waiting += 1;
       pull.listeners.add(onProgress);
       if (pull.progress) onProgress(pull.progress);
       try {
-        await raceAbort(pull.done, signal);
+        return await raceAbort(pull.done, signal);
       } finally {
         pull.listeners.delete(onProgress);
         pull.waiting -= 1;

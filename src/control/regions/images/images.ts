@@ -16,12 +16,16 @@ import {
   ownImageRows,
   instancesUsingImage,
   requestImageDeletion,
+  requestRefresh,
   type OwnImage,
 } from '../../../store/tables/images.ts';
 import { lockInstance, instanceFromRow } from '../../../store/tables/instances.ts';
 import { parseOperation } from '../../../store/tables/json-schemas.ts';
 import { archiveOperation } from '../../../store/tables/operations.ts';
 import type { Db } from '../../../store/store.ts';
+import { knownImages } from '../../../store/tables/image-facts.ts';
+import { unknownImage, type KnownImage } from '../../../domain/regions/image-facts.ts';
+import { inRegion, overallOf, type ImageDetails } from './image-details.ts';
 import type { ImageState, ImagePulls } from './image-pulls.ts';
 import { uncheckedText, type CheckImage } from './check-image.ts';
 import { refuseLocalRegistry } from './registries.ts';
@@ -53,6 +57,10 @@ export interface ListedImage {
   state: (typeof imageStates)[number];
   stateText: string;
   progressPercent: number;
+  digest: string;
+  builtAtUnixMs: number;
+  isNewerAvailable: boolean;
+  details: ImageDetails | null;
   /** Regions in which the image can be launched. */
   regions: RegionImage[];
 }
@@ -61,6 +69,8 @@ export interface RegionImage extends ListedState {
   region: string;
   /** Architecture of the processors there; '' before the engine has answered. */
   architecture: string;
+  digest: string;
+  isNewerAvailable: boolean;
 }
 
 export interface Images {
@@ -69,6 +79,7 @@ export interface Images {
   /** Saves the root disk of an instance as an image, which can be launched once Ready. */
   save: LongRunning<{ instanceId: string; name: string }, { imageId: string }>;
   delete: LongRunning<{ imageId: string }, { imageId: string }>;
+  refresh: LongRunning<{ imageId: string }, { imageId: string }>;
 }
 
 export interface ImageDeps extends UseCaseDeps {
@@ -88,25 +99,33 @@ export const makeImages = (deps: ImageDeps): Images => ({
   create: createImage(deps),
   save: saveImage(deps),
   delete: deleteImage(deps),
+  refresh: refreshImage(deps),
 });
 
 async function listPage(deps: ImageDeps, accountId: string, offset: number, limit: number) {
   const { store, readCatalog } = deps;
   const catalogImages = [...(await readCatalog()).images.values()];
-  const shown = catalogImages.slice(offset, offset + limit).map((image) => ({
-    ...listed(image, inRegions(deps, { ref: image.ref })),
+  const ofPage = catalogImages.slice(offset, offset + limit);
+  const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - ofPage.length };
+  const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
+  const known = await knownImages(
+    store.read,
+    [...ofPage, ...rows].map(({ id }) => id),
+  );
+  const factsOf = (id: string): KnownImage => known.get(id) ?? unknownImage;
+  const shown = ofPage.map((image) => ({
+    ...listed(image, inRegions(deps, { ref: image.ref }, factsOf(image.id)), factsOf(image.id)),
     isPublic: String(image.isPublic),
   }));
-  const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - shown.length };
-  const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
   const own = rows.map((row) => {
     const image = ownImageFromRow(row);
-    const pulled = inRegions(deps, { ref: image.ref, ownerId: accountId });
+    const pulled = inRegions(deps, { ref: image.ref, ownerId: accountId }, factsOf(image.id));
     const regions = pulled
       .filter(({ region }) => image.regionId === null || image.regionId === region)
       .map((one) => ({ ...one, ...ownState(image, one) }));
     const overall = regions.length === 0 ? ownState(image, ABSENT) : undefined;
-    return { ...listed(image, regions), ...overall, ref: image.ref, sizeBytes: image.sizeBytes };
+    const shownFacts = listed(image, regions, factsOf(image.id));
+    return { ...shownFacts, ...overall, ref: image.ref, sizeBytes: image.sizeBytes || shownFacts.sizeBytes };
   });
   return {
     images: [...shown, ...own],
@@ -135,7 +154,8 @@ const createImage =
             againAtMs: check.isFinal ? null : nowMs + deps.limits.imageRecheckMs,
           }
         : null;
-      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null, unchecked });
+      const digest = check.kind === 'fits' ? check.digest : '';
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null, unchecked, digest });
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.created', subjectId: id, data: { name, ref } });
       return { imageId: id };
     });
@@ -158,7 +178,7 @@ const saveImage =
       const { architecture, tags, type } = instance.spec.image;
       const facts = { id, ownerId: accountId, name, ref: `${drivers.savedPrefix}/${id}:1`, architecture, tags, type };
       const from = { instanceId, regionId, operation: beginOperation('saveImage', 'user', nowMs) };
-      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from, unchecked: null });
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from, unchecked: null, digest: '' });
       const data = { name, instanceId };
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.saveWished', subjectId: id, data });
       return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
@@ -192,13 +212,30 @@ const deleteImage =
     });
   };
 
+const refreshImage =
+  (deps: ImageDeps): Images['refresh'] =>
+  async ({ accountId }, { imageId: id }, idempotency) => {
+    const { images } = await deps.readCatalog();
+    return requestReconcile(deps, { subject: 'image' }, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockOwnImage(tx, accountId, id);
+      if (!row) throw unknownOrNotOwn(images, id);
+      if (row.fromInstanceId !== null)
+        throw new Refusal(
+          'not_now',
+          `image ${id} was saved from an instance, so no registry has a newer one; save the instance again`,
+        );
+      const generation = await requestRefresh(tx, row, nowMs);
+      return { imageId: id, operationId: operationId(id, generation) };
+    });
+  };
+
 function unknownOrNotOwn(catalogImages: CatalogSnapshot['images'], id: string): Refusal {
   const catalogImage = catalogImages.get(id);
   return catalogImage === undefined
     ? imageNotFound(id)
     : new Refusal(
         'forbidden',
-        `image ${id} (${catalogImage.name}) belongs to the operator; you can delete only your own images`,
+        `image ${id} (${catalogImage.name}) belongs to the operator; choose one of your own images`,
       );
 }
 
@@ -252,10 +289,15 @@ export function commonArchitecture(regions: Regions): string {
   return others.length === 0 ? first : '';
 }
 
-type Pulled = ImageState & Pick<RegionImage, 'region' | 'architecture'>;
+type Pulled = ImageState & Omit<RegionImage, keyof ListedState>;
 
-const inRegions = ({ regions, imagePulls }: ImageDeps, image: Parameters<ImagePulls['stateOf']>[1]): Pulled[] =>
+const inRegions = (
+  { regions, imagePulls }: ImageDeps,
+  image: Parameters<ImagePulls['stateOf']>[1],
+  known: KnownImage,
+): Pulled[] =>
   regions.all().map((drivers) => ({
+    ...inRegion(known, drivers.regionId),
     region: drivers.regionId,
     architecture: architectureOf(drivers),
     ...imagePulls.stateOf(drivers.engine, image),
@@ -273,6 +315,7 @@ const newest = (regions: readonly ListedState[]): ListedState => {
 const listed = (
   image: Pick<OwnImage, 'id' | 'name' | 'architecture' | 'tags' | 'type'>,
   regions: RegionImage[],
+  known: KnownImage,
 ): ListedImage => ({
   imageId: image.id,
   name: image.name,
@@ -281,7 +324,10 @@ const listed = (
   tags: image.tags.length > 0 ? image.tags : null,
   type: image.type,
   ref: '',
-  sizeBytes: 0,
+  ...overallOf(
+    known,
+    regions.map(({ region }) => region),
+  ),
   ...newest(regions),
   regions,
 });

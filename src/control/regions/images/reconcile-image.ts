@@ -1,9 +1,9 @@
 /**
- * Reconciles an image that is saved from an instance, or registered while its registry was away:
+ * Reconciles an image that is saved from an instance, or registered from a registry:
  *
  *     Saving ── root disk copied, and pushed if the operator has a registry ──► Ready
  *        └───── container gone, or too many failed attempts ──► Failed, with the reason
- *     registered, unchecked ── registry answers ──► checked, or Failed
+ *     registered ── `follow-image.ts`
  *     any ── delete ──► Deleting ── removed from the engine ──► row deleted
  *
  * A running instance is paused while its root disk is copied. After a crash the copy starts again
@@ -12,19 +12,17 @@
 import { EngineFault, isEngineAway } from '../../../domain/regions/engine-fault.ts';
 import { instanceId } from '../../../domain/kernel/ids.ts';
 import { backOffMs, type Limits } from '../../../domain/compute/instance-states.ts';
-import { endOperation, beginStage, failOperation, type Operation } from '../../../domain/compute/operation.ts';
-import { appendEvent } from '../../../store/tables/events.ts';
+import { endOperation, beginStage, failOperation } from '../../../domain/compute/operation.ts';
 import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../../store/tables/images.ts';
 import { instanceRow } from '../../../store/tables/instances.ts';
-import { parseOperation } from '../../../store/tables/json-schemas.ts';
-import { uncheckedText, type CheckImage } from './check-image.ts';
+import { followImage, type FollowDeps } from './follow-image.ts';
+import { guardOf, operationOf, writeResult } from './image-results.ts';
 import { makeProgressReporter } from './progress-reporter.ts';
 import type { TaskDeps, LeasedRow, ReconcileResult, RegionDrivers } from '../../kernel/ports.ts';
 import { withCopyDeadline } from '../../storage/ports.ts';
 
-export interface ImageReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
+export interface ImageReconcilerDeps extends FollowDeps, Pick<TaskDeps, 'log'> {
   limits: Limits;
-  checkImage: CheckImage;
 }
 
 interface Work extends ImageReconcilerDeps {
@@ -35,7 +33,7 @@ interface Work extends ImageReconcilerDeps {
 export function makeImageReconciler(deps: ImageReconcilerDeps) {
   return async (leased: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
     const { row } = leased;
-    if (row.regionId === null) return checkAgain({ ...deps, leased });
+    if (row.regionId === null) return followImage({ ...deps, leased });
     const work: Work = { ...deps, leased, drivers: deps.regions.of(row.regionId) };
     switch (row.state) {
       case 'Saving':
@@ -47,31 +45,6 @@ export function makeImageReconciler(deps: ImageReconcilerDeps) {
     }
   };
 }
-
-/** Asks for a registered image until its registry has answered. */
-async function checkAgain({
-  leased,
-  store,
-  time,
-  limits,
-  checkImage,
-}: Omit<Work, 'drivers'>): Promise<ReconcileResult> {
-  const { row } = leased;
-  if (row.ownerId === null || row.stateText === '' || row.state !== 'Ready') return { dueAtMs: null };
-  const check = await checkImage(row.ownerId, row.ref);
-  const isUnchecked = check.kind === 'unchecked';
-  const stateText = isUnchecked ? uncheckedText(check.why) : check.kind === 'refused' ? check.why : '';
-  const result = { state: check.kind === 'refused' ? 'Failed' : row.state, stateText };
-  const written = await store.write((tx) => writeReconciledImage(tx, guardOf({ leased }), result));
-  if (!written) return { dueAtMs: time.now() };
-  return { dueAtMs: isUnchecked && !check.isFinal ? time.now() + limits.imageRecheckMs : null };
-}
-
-const guardOf = ({ leased: { row, leaseToken } }: Pick<Work, 'leased'>) => ({
-  id: row.id,
-  leaseToken,
-  generation: row.generation,
-});
 
 const callSignal = ({ leased, time, limits }: Work): AbortSignal =>
   AbortSignal.any([leased.signal, time.deadline(limits.callDeadlineMs)]);
@@ -95,8 +68,11 @@ async function save(work: Work): Promise<ReconcileResult> {
     );
   } catch (error) {
     return afterFault(work, error, ({ kind, message }) => {
-      const gone = 'the container of the instance is gone: the instance was terminated or archived before it was saved';
-      return kind === 'not_found' ? fail(work, 'InstanceGone', gone) : fail(work, 'SaveFailed', message);
+      if (kind !== 'not_found') return fail(work, 'SaveFailed', message);
+      const isArchived = instance.desired === 'archived';
+      return isArchived
+        ? fail(work, 'InstanceGone', 'the instance was archived before it was saved')
+        : fail(work, 'RootDiskLost', 'the container of the instance was removed outside of Berth before it was saved');
     });
   }
 }
@@ -157,28 +133,3 @@ const fail = (work: Work, reason: string, message: string): Promise<ReconcileRes
     const whatToDo = 'Delete the image, and save the instance again if it still exists.';
     return failOperation(operation, { reason, message, whatToDo }, nowMs);
   });
-
-type ReconciledImage = Parameters<typeof writeReconciledImage>[2];
-
-async function writeResult(
-  work: Work,
-  kind: string,
-  result: ReconciledImage,
-  endOperationWith: (operation: Operation, nowMs: number) => Operation,
-): Promise<ReconcileResult> {
-  const { leased, store, time } = work;
-  const { row } = leased;
-  const nowMs = time.now();
-  const operation = operationOf(row, (operation) => endOperationWith(operation, nowMs));
-  const written = await store.write(async (tx) => {
-    if (!(await writeReconciledImage(tx, guardOf(work), { ...result, operation }))) return false;
-    if (row.ownerId === null) return true;
-    const data = { name: row.name, ...(result.stateText === '' ? {} : { reason: result.stateText }) };
-    await appendEvent(tx, { accountId: row.ownerId, atMs: nowMs, kind, subjectId: row.id, data });
-    return true;
-  });
-  return { dueAtMs: written ? null : nowMs };
-}
-
-const operationOf = (row: ImageRow, next: (operation: Operation) => Operation): string | null =>
-  row.operation === null ? null : JSON.stringify(next(parseOperation(row.operation, 'image', row.id)));

@@ -4,7 +4,7 @@ import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { RegistryCredentials } from '../../../engines/contract.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { deleteKey, insertRegistryCredential, keyRowsOf, registryCredentialFor } from '../../../store/tables/keys.ts';
-import type { ImageRequest } from './image-pulls.ts';
+import type { ImageRequest } from './newest-image.ts';
 import { writeOwnAccount, requireQuota } from '../../access/ports.ts';
 import type { UseCaseDeps, WriteDeps, Seal, Caller, Mutation } from '../../kernel/ports.ts';
 

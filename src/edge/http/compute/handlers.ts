@@ -208,7 +208,13 @@ const operatorHandlers = ({ operator, egress, orphans }: Control, pages: ListPag
         read: async () => owned('volume', await operator.volumes(request, pager)),
       }),
     async getAnyInstance(_, { instanceId }) {
-      const { owner, instanceText, startCommand: _secret, ...rest } = await operator.instance(instanceId);
+      const {
+        owner,
+        instanceText,
+        startCommand: _secret,
+        runImageCommand: _own,
+        ...rest
+      } = await operator.instance(instanceId);
       const text = JSON.stringify({ accountId: owner.id, username: owner.name, ...rest });
       return Buffer.from(`{"instance":${instanceText},${text.slice(1)}`);
     },

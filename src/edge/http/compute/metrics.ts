@@ -41,13 +41,14 @@ export function presentMetrics(instanceId: string, metrics: InstanceMetrics): Me
 
 function nowOf({ now, cpuLimitMilli, gpuCount }: InstanceMetrics): MetricsAnswer['now'] {
   if (now === null) return null;
-  const { memoryLimitBytes, processLimit, gpus } = now.usage;
+  const { memoryLimitBytes, processLimit, memoryKills = null, gpus } = now.usage;
   return {
     atUnixMs: now.atMs,
     ...eachFigure((name) => figure(now.span.mean, figureNames.indexOf(name))),
     cpuLimitMilli,
     memoryLimitBytes,
     processLimit,
+    memoryKills,
     gpus:
       gpuCount === 0
         ? []

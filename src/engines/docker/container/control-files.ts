@@ -30,7 +30,7 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
     source: folder,
     async write(id, files) {
       requireFileNames(files);
-      const present = await listOrMake(folder(id));
+      const present = await listOrMake(folder(id), files);
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
       const names = new Set([...files.map(({ name }) => name), SOCKETS]);
       // Names with a leading dot are temporary files, perhaps of a concurrent write.
@@ -42,11 +42,13 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
   };
 }
 
-async function listOrMake(folder: string): Promise<string[]> {
-  // Private: a notebook's token is among the files. Root inside may read any owner's file.
+/** Private unless all files are for every user inside. Root inside may read any owner's file. */
+async function listOrMake(folder: string, files: readonly ControlFile[]): Promise<string[]> {
+  const isOpen = files.length > 0 && files.every(({ mode }) => (mode & 0o004) !== 0);
+  const mode = isOpen ? 0o755 : 0o700;
   const created = await mkdir(folder, { recursive: true, mode: 0o700 });
+  await chmod(folder, mode);
   if (created !== undefined) return [];
-  await chmod(folder, 0o700);
   return readdir(folder);
 }
 

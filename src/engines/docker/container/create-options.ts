@@ -60,12 +60,7 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
     name: containerName(spec.id),
     Image: spec.imageRef,
     Hostname: spec.hostname,
-    Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
-    Cmd: [],
-    User: '0', // a number: an image need not have a passwd file
-    WorkingDir: '/root',
-    Env: ['HOME=/root', ...gpuEnv(context)],
-    StopSignal: 'SIGTERM',
+    ...processOf(spec, gpuEnv(context)),
     Healthcheck: { Test: ['NONE'] },
     Labels: labelsOf(installation, { ...spec, kind: 'instance', gpuIds }),
     ExposedPorts: exposed,
@@ -92,7 +87,8 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges', ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : [])],
       ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
-      Init: host.hasInit,
+      // Entry points of many images expect to be process 1.
+      Init: host.hasInit && spec.imageCommand === undefined,
       RestartPolicy: { Name: 'no' },
       LogConfig: host.podman
         ? { Type: 'k8s-file', Config: { 'max-size': '5m' } }
@@ -103,6 +99,23 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       ...(gpuNodes.length > 0 ? { Devices: gpuNodes.map(deviceOf) } : {}),
     },
   };
+}
+
+const WITH_VARIABLES = `. ${CONTROL_FOLDER}/env; exec "$@"`;
+
+function processOf({ imageCommand }: EngineSpec, env: readonly string[]): Partial<ContainerCreateOptions> {
+  if (imageCommand === undefined)
+    return {
+      Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
+      Cmd: [],
+      User: '0', // a number: an image need not have a passwd file
+      WorkingDir: '/root',
+      Env: ['HOME=/root', ...env],
+      StopSignal: 'SIGTERM',
+    };
+  const { words, hasShell } = imageCommand;
+  const Entrypoint = hasShell ? ['/bin/sh', '-c', WITH_VARIABLES, 'sh', ...words] : [...words];
+  return { Entrypoint, Cmd: [], Env: [...env] };
 }
 
 export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec, { diskRates }: Pick<HostFacts, 'diskRates'>) {

@@ -221,6 +221,10 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
 
   return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
     const { spec, facts, signal } = attempt;
+    if (spec.mustExist === true) {
+      if ((await inspectContainer(client, containerName(spec.id), signal)) === null) throw removedMeanwhile();
+      return null;
+    }
     if (client.local) await rejectFiles(spec.mounts);
     else await rejectMissingVolumes(client, spec.mounts, signal);
     const dockerSocketFolder = await daemons.prepare(spec, signal);

@@ -39,10 +39,13 @@ for tool in /usr/lib/openssh/sftp-server /usr/bin/rsync; do
   done
   printf '#!/bin/sh\\nexec %s/lib/loader --library-path %s/lib %s/lib/%s "$@"\\n' "$1" "$1" "$1" "$name" >"/out/made/bin/$name"
 done
-static=/usr/share/jupyter/lab/static
+static=/opt/venv/share/jupyter/lab/static
+[ -e $static ] || static=/usr/local/share/jupyter/lab/static
 build=$(sed -n 's/.*<!-- berth-bundle \\([0-9a-f]*\\) -->.*/\\1/p' $static/index.html)
 mkdir -p "/out/made/lab/\${build:?}"
-cp $static/*.js $static/*.ttf $static/*.woff $static/*.woff2 "/out/made/lab/$build"
+for file in $static/*.js $static/*.ttf $static/*.woff $static/*.woff2; do
+  [ ! -e "$file" ] || cp "$file" "/out/made/lab/$build"
+done
 gzip -n -k "/out/made/lab/$build"/*.js "/out/made/lab/$build"/*.ttf
 chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/loader
 /out/made/lib/loader --library-path /out/made/lib /out/made/lib/rsync --version >/dev/null

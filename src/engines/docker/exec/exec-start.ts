@@ -24,6 +24,7 @@ export function createRequest({ command, env, terminal }: ExecRequest): Docker.E
   const neverTyped = ['ctrl-@', ...randomBytes(12).toString('hex')].join(',');
   return {
     Cmd: [...command],
+    User: '0',
     Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
     AttachStdin: true,
     AttachStdout: true,

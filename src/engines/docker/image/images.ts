@@ -21,6 +21,8 @@ const inspectAnswer = z.object({
   Size: z.number(),
   Parent: z.string().nullish(),
   RootFS: z.object({ Layers: z.array(z.string()).nullish() }).nullish(),
+  RepoDigests: z.array(z.string()).nullish(),
+  Created: z.string().nullish(),
   Config: z.looseObject({ Labels: z.record(z.string(), z.string()).nullish() }).nullish(),
 });
 export type ImageInfo = z.infer<typeof inspectAnswer>;
@@ -146,9 +148,9 @@ export function makeDockerImages(deps: {
     async check(ref, signal, credentials) {
       const { architecture, podman } = await host.facts(signal);
       if (podman) return false;
-      const offered = await checkAccess({ client, ref, signal, credentials });
-      if (offered.length === 0 || offered.includes(architecture)) return true;
-      const text = `${ref}: the image is for ${[...new Set(offered)].join(', ')}, and the host for ${architecture}; choose an image for this architecture`;
+      const { digest, architectures } = await checkAccess({ client, ref, signal, credentials });
+      if (architectures.length === 0 || architectures.includes(architecture)) return { digest };
+      const text = `${ref}: the image is for ${[...new Set(architectures)].join(', ')}, and the host for ${architecture}; choose an image for this architecture`;
       throw new EngineFault('rejected', text, { retry: false, reason: 'imageUnfit' });
     },
     push: (ref, onProgress, signal, credentials) =>

@@ -8,7 +8,15 @@ import { PassThrough, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { onAbort } from '../../../async/abort.ts';
 import { describeFailure, makeBuildLog, readBuildStream, type Report } from './build-progress.ts';
-import { importChanges, mmdebstrapArguments, repositoryOf, tagOf, type Recipe } from './recipes.ts';
+import {
+  importChanges,
+  isWithoutPyPI,
+  mmdebstrapArguments,
+  repositoryOf,
+  tagOf,
+  withoutPyPI,
+  type Recipe,
+} from './recipes.ts';
 
 /**
  * Namespaces of the build: killing the first process ends the whole build, mounts included. A slave
@@ -47,7 +55,7 @@ export async function buildWithMmdebstrap(options: {
   signal: AbortSignal;
   workFolder?: string;
   report: Report;
-}): Promise<void> {
+}): Promise<readonly string[]> {
   const { docker, recipe, signal, report } = options;
   const work = await mkdtemp(join(options.workFolder ?? tmpdir(), 'berth-recipe-'));
   try {
@@ -66,15 +74,18 @@ export async function buildWithMmdebstrap(options: {
       isolated ? 'yes' : 'no',
       ...mmdebstrapArguments(recipe, options.folder, root ? 'root' : 'unshare'),
     ];
-    const importTar = async (tar: Readable, abortSignal: AbortSignal): Promise<void> => {
-      const request = { repo: repositoryOf(recipe), tag: tagOf(recipe), changes: importChanges(recipe), abortSignal };
+    const importTar: Upload = async (tar, lines, abortSignal) => {
+      const changes = importChanges(isWithoutPyPI(lines) ? withoutPyPI(recipe) : recipe);
+      const request = { repo: repositoryOf(recipe), tag: tagOf(recipe), changes, abortSignal };
       await readBuildStream(await docker.importImage(tar, request), () => {});
     };
-    await pipeBuild(command, { isolated, signal, recipe, report }, importTar);
+    return await pipeBuild(command, { isolated, signal, recipe, report }, importTar);
   } finally {
     await rm(work, { recursive: true, force: true, maxRetries: 3 });
   }
 }
+
+type Upload = (tar: Readable, lines: readonly string[], signal: AbortSignal) => Promise<void>;
 
 /**
  * Pipes the command's tar to `upload`, begun with the first byte, so the engine never waits on an
@@ -83,8 +94,8 @@ export async function buildWithMmdebstrap(options: {
 async function pipeBuild(
   command: readonly string[],
   context: { isolated: boolean; signal: AbortSignal; recipe: Recipe; report: Report },
-  upload: (tar: Readable, signal: AbortSignal) => Promise<void>,
-): Promise<void> {
+  upload: Upload,
+): Promise<readonly string[]> {
   const [file = '', ...args] = command;
   const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
   const closed = once(child, 'close');
@@ -104,7 +115,7 @@ async function pipeBuild(
   child.stdout.once('readable', () => {
     if (child.stdout.readableLength === 0) return void child.stdout.resume(); // no output
     child.stdout.pipe(tar, { end: false });
-    uploading = upload(tar, uploadAbort.signal);
+    uploading = upload(tar, log.lines, uploadAbort.signal);
     uploading.catch((error: unknown) => {
       uploadError = error;
       kill();
@@ -120,6 +131,7 @@ async function pipeBuild(
     tar.end();
     const unsubscribe = onAbort(context.signal, () => uploadAbort.abort());
     await uploading.finally(unsubscribe);
+    return log.lines;
   } finally {
     unsubscribeKill();
     clearTimeout(force);

@@ -24,13 +24,21 @@ const recipeFile = z.strictObject({
   environment: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), oneLine).default({}),
   command: z.array(oneLine).default(['sh']),
   labels: imageLabels,
-  /** Smaller images of the same folder, by name. */
+  /** Other images of the same folder, by name. */
   variants: z
-    .record(imageName, z.strictObject({ without: z.array(packageName).min(1), labels: imageLabels }))
+    .record(
+      imageName,
+      z.strictObject({
+        without: z.array(packageName).default([]),
+        /** Lock of Python packages; the engine installs them on top of the recipe's image. */
+        adds: oneLine.optional(),
+        labels: imageLabels,
+      }),
+    )
     .default({}),
 });
 
-/** Shell scripts of the folder; `$1` is the image's root. */
+/** Shell scripts of the folder; `$1` is the image's root, `$2` its name. */
 const hookNames = ['prepare.sh', 'customize.sh'] as const;
 type HookName = (typeof hookNames)[number];
 
@@ -38,6 +46,7 @@ export type Recipe = z.infer<typeof recipeFile> & {
   readonly hooks: Readonly<Partial<Record<HookName, string>>>;
   readonly files: Readonly<Record<string, string>>;
   readonly hash: string;
+  readonly adds?: { readonly lock: string; readonly to: Recipe };
 };
 
 export async function readRecipe(folder: string, variant?: string): Promise<Recipe> {
@@ -68,7 +77,18 @@ export async function readRecipe(folder: string, variant?: string): Promise<Reci
   const made = recipe.variants[variant];
   if (made === undefined) throw new Error(`${join(folder, 'recipe.json')} has no variant ${variant}`);
   const packages = recipe.packages.filter((name) => !made.without.includes(name));
-  return { ...recipe, name: variant, packages, labels: made.labels };
+  const other = { ...recipe, name: variant, packages, labels: made.labels };
+  if (made.adds === undefined) return other;
+  return { ...other, fallbackBase: recipeRef(recipe), adds: { lock: made.adds, to: recipe } };
+}
+
+export const isWithoutPyPI = (lines: readonly string[]): boolean =>
+  lines.some((line) => line.includes('the Python packages of PyPI cannot be had'));
+
+export function withoutPyPI(recipe: Recipe): Recipe {
+  const key = 'org.opencontainers.image.description';
+  const text = `${recipe.labels[key] ?? recipe.name}; PyPI could not be reached: Debian's Python packages`;
+  return { ...recipe, labels: { ...recipe.labels, [key]: text } };
 }
 
 export const repositoryOf = (recipe: Recipe): string => `berth.local/${recipe.name}`;
@@ -91,7 +111,7 @@ export function importChanges(recipe: Recipe): string[] {
 /** `mode`: `root`, or `unshare` for other users. Writes the tar to stdout, progress to stderr. */
 export function mmdebstrapArguments(recipe: Recipe, folder: string, mode: 'root' | 'unshare'): string[] {
   const hook = (stage: string, name: HookName): string[] =>
-    recipe.hooks[name] === undefined ? [] : [`--${stage}-hook=sh ${quote(join(folder, name))} "$1"`];
+    recipe.hooks[name] === undefined ? [] : [`--${stage}-hook=sh ${quote(join(folder, name))} "$1" ${recipe.name}`];
   return [
     '--verbose', // apt's and dpkg's lines on stderr, for addBuildLine
     '--variant=apt',
@@ -112,33 +132,47 @@ export function mmdebstrapArguments(recipe: Recipe, folder: string, mode: 'root'
 const dpkgFile = (recipe: Recipe): string => recipe.dpkg.map((option) => `${option}\n`).join('');
 const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
-/** Dockerfile of the same image on `fallbackBase`. One layer, so removed files take no space. */
-export function dockerfile(recipe: Recipe): string {
-  const file = (path: string, text: string) =>
-    `printf %s ${Buffer.from(text).toString('base64')} | base64 -d > ${path}`;
-  const hook = (name: HookName) =>
-    recipe.hooks[name] === undefined ? [] : [file(`/tmp/hook/${name}`, recipe.hooks[name]), `sh /tmp/hook/${name} /`];
-  const steps = [
-    'set -e',
-    'mkdir /tmp/hook',
-    file('/etc/dpkg/dpkg.cfg.d/99berth', dpkgFile(recipe)),
-    'echo I: downloading packages with apt',
-    'rm -f /etc/apt/sources.list.d/*',
-    file('/etc/apt/sources.list', recipe.sources.map((line) => `${line}\n`).join('')),
-    'apt-get update',
-    'apt-get -y upgrade',
-    ...hook('prepare.sh'),
-    'echo I: installing remaining packages',
-    `apt-get -y install --no-install-recommends ${recipe.packages.join(' ')}`,
-    'echo I: running --customize-hook',
-    ...Object.entries(recipe.files).map(([name, text]) => file(`/tmp/hook/${name}`, text)),
-    ...hook('customize.sh'),
-    'rm -rf /tmp/hook /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb',
-  ];
-  const run = JSON.stringify([
-    '/bin/sh',
-    '-c',
-    `export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8; ${steps.join(' && ')}`,
-  ]);
-  return [`FROM ${recipe.fallbackBase}`, `RUN ${run}`, ...importChanges(recipe), ''].join('\n');
+const HOOKS = '/tmp/hook';
+
+/** Files of the build beside the Dockerfile, by name. */
+export const buildFiles = (recipe: Recipe): Record<string, string> => ({
+  ...recipe.files,
+  ...recipe.hooks,
+  '99berth': dpkgFile(recipe),
+  'sources.list': recipe.sources.map((line) => `${line}\n`).join(''),
+});
+
+/**
+ * Dockerfile of the same image on `fallbackBase`, or of what a variant adds. One layer, so removed
+ * files take no space. `settings` are variables of the build, which the image's history shows.
+ */
+export function dockerfile(recipe: Recipe, settings: Readonly<Record<string, string>> = {}): string {
+  const hook = (name: HookName) => (recipe.hooks[name] === undefined ? [] : [`sh ${HOOKS}/${name} / ${recipe.name}`]);
+  const steps =
+    recipe.adds === undefined
+      ? [
+          `cp ${HOOKS}/99berth /etc/dpkg/dpkg.cfg.d/99berth`,
+          'echo I: downloading packages with apt',
+          'rm -f /etc/apt/sources.list.d/*',
+          `cp ${HOOKS}/sources.list /etc/apt/sources.list`,
+          'apt-get update',
+          'apt-get -y upgrade',
+          ...hook('prepare.sh'),
+          'echo I: installing remaining packages',
+          `apt-get -y install --no-install-recommends ${recipe.packages.join(' ')}`,
+          'echo I: running --customize-hook',
+          ...hook('customize.sh'),
+          'rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb',
+        ]
+      : [
+          'echo I: installing remaining packages',
+          `sh ${HOOKS}/python.sh / ${HOOKS}/${recipe.adds.lock}`,
+          'echo I: running --customize-hook',
+          'python3 -m compileall -q -j 0 /opt/venv/lib',
+        ];
+  const exported = { ...settings, DEBIAN_FRONTEND: 'noninteractive', LC_ALL: 'C.UTF-8' };
+  const exports = Object.entries(exported).map(([name, value]) => `export ${name}=${quote(value)}`);
+  const run = ['/bin/sh', '-c', ['set -e', ...exports, ...steps, `rm -rf ${HOOKS}`].join(' && ')];
+  const lines = [`FROM ${recipe.fallbackBase}`, `COPY hook ${HOOKS}`, `RUN ${JSON.stringify(run)}`];
+  return [...lines, ...importChanges(recipe), ''].join('\n');
 }

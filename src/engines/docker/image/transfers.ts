@@ -24,19 +24,29 @@ export function push(transfer: Transfer): Promise<void> {
   return follow(transfer, ({ docker }, request) => docker.getImage(refPath(repository)).push({ ...request, tag }));
 }
 
-const distributionAnswer = z.object({ Platforms: z.array(z.object({ architecture: z.string() })).nullish() });
+const distributionAnswer = z.object({
+  Descriptor: z.object({ digest: z.string() }).nullish(),
+  Platforms: z.array(z.object({ architecture: z.string() })).nullish(),
+});
+
+interface Offered {
+  digest: string;
+  architectures: string[];
+}
 
 /**
  * Throws unless the registry grants the image to these credentials. Transfers nothing. Returns its
- * architectures; none: unknown.
+ * digest, '' if unknown, and its architectures; none: unknown.
  */
-export async function checkAccess(transfer: Omit<Transfer, 'onProgress'>): Promise<string[]> {
+export async function checkAccess(transfer: Omit<Transfer, 'onProgress'>): Promise<Offered> {
   const { client, ref, signal, credentials } = transfer;
   const request = { authconfig: authOf(ref, credentials), abortSignal: signal };
   try {
     const answer = await client.call(signal, () => client.docker.getImage(refPath(ref)).distribution(request));
-    const platforms = distributionAnswer.safeParse(answer).data?.Platforms ?? [];
-    return platforms.map(({ architecture }) => architecture).filter((name) => name !== '' && name !== 'unknown');
+    const { Descriptor, Platforms } = distributionAnswer.safeParse(answer).data ?? {};
+    const named = (Platforms ?? []).map(({ architecture }) => architecture);
+    const architectures = named.filter((name) => name !== '' && name !== 'unknown');
+    return { digest: Descriptor?.digest ?? '', architectures };
   } catch (error) {
     throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
   }

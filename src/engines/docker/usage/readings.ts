@@ -7,6 +7,7 @@ import { dockerName } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
 import { abortFault, isContainerGone } from '../../../docker/faults.ts';
 import type { Host } from '../client/host-facts.ts';
+import { memoryKillsOf } from '../host/process-group.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 
 /** Some engines delay each answer to their next tick, up to a second, at no cost. */
@@ -81,6 +82,7 @@ export function makeReadings(client: DockerClient, host: Host): TakeReading {
       ...blocks,
       processes: pids?.current ?? null,
       processLimit: limitOf(pids?.limit),
+      memoryKills: client.local && pid > 0 ? await memoryKillsOf(pid) : undefined,
     };
   }
 

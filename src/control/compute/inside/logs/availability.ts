@@ -19,6 +19,7 @@ export const hasLog = (instance: Instance, source: LogSource): boolean =>
 
 export function isComplete({ desired, initExit, observed }: Instance, source: LogSource): boolean {
   if (source === 'events') return desired === 'released';
+  if (source === 'notebook') return false;
   return source === 'init' ? initExit !== null : source === 'start' && observed.startExit !== null;
 }
 
@@ -26,6 +27,7 @@ const logNames = {
   console: 'the console',
   init: 'the log of the init script',
   start: 'the log of the start command',
+  notebook: 'the log of the notebook server',
 } as const;
 
 interface LogRetention {
@@ -34,7 +36,7 @@ interface LogRetention {
 }
 
 export function missingLogReason(
-  { id, desired, everEnsured, observed: { status } }: Instance,
+  { id, desired, everEnsured, observed: { status, notebook } }: Instance,
   source: LogSource,
   { keepsRootDisk }: LogRetention,
 ): string | null {
@@ -42,6 +44,8 @@ export function missingLogReason(
   const log = logNames[source];
   const instead = 'send source "events" for the history of the instance';
   if (desired === 'released') return `instance ${id} is terminated, and ${log} was removed; ${instead}`;
+  if (source === 'notebook' && status === 'Running' && notebook?.state === 'none')
+    return `the image of instance ${id} has no Jupyter, and so no log of it; read the console, or the log of your own program`;
   if (source === 'console' && status === 'Archived')
     return `instance ${id} is Archived, and ${log} was removed with the container; the next start begins a new console; ${instead}`;
   const hasConsole = source === 'console' && status === 'StartingFailed';

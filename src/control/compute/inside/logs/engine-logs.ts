@@ -1,4 +1,4 @@
-/** Logs that the engine stores: the console, the init script's and the start command's. */
+/** Logs that the engine stores: console, init script, start command and notebook server. */
 import {
   DISORDER_MS,
   makeLogPositions,
@@ -10,7 +10,7 @@ import {
 } from '../../../../domain/compute/log-position.ts';
 import { noteSmallRows } from '../../../../async/rows-read.ts';
 import type { InstanceId } from '../../../../domain/kernel/ids.ts';
-import type { Engine, LogLine } from '../../../../engines/contract.ts';
+import type { Engine, EngineLogSource, LogLine } from '../../../../engines/contract.ts';
 import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';
 import type { Time } from '../../../kernel/ports.ts';
 
@@ -154,10 +154,10 @@ async function* resume(
 export function scriptLogOf(
   engine: Pick<Engine, 'logs' | 'followLogs'>,
   id: InstanceId,
-  script: 'init' | 'start',
+  source: Exclude<EngineLogSource, 'console'>,
 ): LogReader {
   const now = async (signal: AbortSignal): Promise<AsyncIterable<PositionedLine>> =>
-    numbered(await engine.logs(id, script, {}, signal));
+    numbered(await engine.logs(id, source, {}, signal));
 
   return {
     async *read(from, _untilMs, signal) {
@@ -165,7 +165,7 @@ export function scriptLogOf(
       else yield* behind(await now(signal), skippedBy(from));
     },
     async *follow(from, signal) {
-      yield* behind(numbered(await engine.followLogs(id, script, {}, signal)), skippedBy(from));
+      yield* behind(numbered(await engine.followLogs(id, source, {}, signal)), skippedBy(from));
     },
   };
 }

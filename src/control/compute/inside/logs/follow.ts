@@ -49,7 +49,7 @@ export async function* followInstance(
       yield { kind: 'begun', over };
     } else if (reported !== status) yield { kind: 'status', status };
     reported = status;
-    if (why !== null && (instance.desired === 'released' || source === 'init' || source === 'start'))
+    if (why !== null && (instance.desired === 'released' || (source !== 'console' && source !== 'events')))
       return yield { kind: 'end', why };
     let waitMs = isStartedOrStarting(instance) ? RECHECK_MS : null;
     if (why === null && hasLog(instance, source)) {
@@ -77,6 +77,7 @@ export async function* followInstance(
 const whyEnded = {
   init: 'the init script has ended, or its instance has stopped: the log is complete',
   start: 'the start command has ended, or its instance has stopped: the log is complete',
+  notebook: 'the instance has stopped: the log is complete',
   events: 'the instance is terminated: the log is complete',
 } as const;
 

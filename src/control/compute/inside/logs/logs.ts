@@ -92,6 +92,7 @@ export function makeLogs({ store, regions, time, accountVersions, notebookTokens
         return consoleOf(engine, instance.id, time);
       case 'init':
       case 'start':
+      case 'notebook':
         return scriptLogOf(engine, instance.id, source);
       case 'events':
         return eventsOf({ store, accountVersions, time }, instance);

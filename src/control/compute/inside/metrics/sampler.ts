@@ -55,6 +55,8 @@ export interface Sampler {
   latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
   /** Instances whose last sample lacks a GPU. */
   lackingGpu(): string[];
+  /** Instances with more killed processes since the last call. */
+  takeKilled(): string[];
   samplesOf(id: string): readonly MetricsSpan[];
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
   /** Minutes that no stored hour has. */
@@ -77,9 +79,25 @@ const lacksGpu = ({ last }: Series<Usage>): boolean => last?.reading.gpus?.some(
 const hoursOf = (id: string, series: Series<Usage>, nowMs: number) =>
   wholeHours(series, nowMs).map(([atMs, minutes]) => ({ id, series, atMs, minutes }));
 
+const hasMoreKills = (before: Usage | undefined, { startedAtMs, memoryKills = 0 }: Usage): boolean =>
+  memoryKills > (before?.startedAtMs === startedAtMs ? (before.memoryKills ?? 0) : 0);
+
+function takeAll<Item>(items: Set<Item>): Item[] {
+  const taken = [...items];
+  items.clear();
+  return taken;
+}
+
+/** Minutes of a written hour are complete; those in memory may have lost samples. */
+function mergeMinutes(inMemory: readonly MetricsSpan[], written: readonly MetricsSpan[]): MetricsSpan[] {
+  const byTime = new Map([...inMemory, ...written].map((span) => [span.atMs, span]));
+  return [...byTime.values()].toSorted((one, other) => one.atMs - other.atMs);
+}
+
 export function makeSampler(deps: TaskDeps): Sampler {
   const { store, regions, time, log, stopping } = deps;
   const seriesById = new Map<string, Series<Usage>>();
+  const killed = new Set<string>();
   let restored = false;
   let sampledMs = -Infinity;
   let minuteMs = Number.NaN;
@@ -114,7 +132,12 @@ export function makeSampler(deps: TaskDeps): Sampler {
       const options = { countersOnly: true, sampling: true };
       const usages = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), options);
       if (stopping.aborted) return;
-      for (const [id, usage] of usages) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
+      for (const [id, usage] of usages) {
+        if (usage.startedAtMs === 0) continue;
+        const series = seriesOf(id);
+        if (hasMoreKills(series.last?.reading, usage)) killed.add(id);
+        addSample(series, atMs, usage);
+      }
     } catch (error) {
       if (stopping.aborted) return;
       if (!(error instanceof EngineFault)) throw error;
@@ -180,19 +203,13 @@ export function makeSampler(deps: TaskDeps): Sampler {
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
     lackingGpu: () => [...seriesById].filter(([, series]) => lacksGpu(series)).map(([id]) => id),
+    takeKilled: () => takeAll(killed),
     memoryOf: (id) => minutesInMemory(seriesById.get(id) ?? emptySeries()),
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
       const hours = await hoursSince(store.read, [id], startOfStep(fromMs, HOUR_MS));
       const inMemory = seriesById.get(id);
-      // Minutes of a written hour are complete; those in memory may have lost samples.
-      const byTime = new Map(
-        [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(unpackMinutes)].map((span) => [
-          span.atMs,
-          span,
-        ]),
-      );
-      return [...byTime.values()].toSorted((one, other) => one.atMs - other.atMs);
+      return mergeMinutes(inMemory ? minutesInMemory(inMemory) : [], hours.flatMap(unpackMinutes));
     },
   };
 }

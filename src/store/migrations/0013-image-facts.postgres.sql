@@ -1,0 +1,1 @@
+alter table image add column facts text;
