@@ -12,7 +12,7 @@ import {
   type SpecOptions,
 } from './subject.ts';
 
-const said = ['berth: services ssh notebook', 'berth: init none'];
+const said = ['berth: services ssh notebook', 'berth: notebook ready', 'berth: init none'];
 /** A start file with instructions for the simulated engine. */
 const startWith = (played: string, script: string): string =>
   `#!/bin/sh\n${played}${script}\nwhile :; do sleep 1; done\n`;
@@ -48,9 +48,9 @@ export function describeLogs(current: () => Subject): void {
   describe('logs', () => {
     it('are the last lines of the console, oldest first, also after a stop', async () => {
       const { subject, id } = await started();
-      await subject.until('it has said both lines', async () => (await read(subject, id)).length >= 2);
+      await subject.until('it has said its lines', async () => (await read(subject, id)).length >= said.length);
       expect(textsOf(await read(subject, id))).toEqual(said);
-      expect(textsOf(await read(subject, id, { tail: 1 }))).toEqual(said.slice(1));
+      expect(textsOf(await read(subject, id, { tail: 1 }))).toEqual(said.slice(2));
       expect(textsOf(await read(subject, id, { tail: 0 }))).toEqual([]);
       expect(textsOf(await read(subject, id, { tail: 100 }))).toEqual(said);
       await subject.fixture.engine.halt(id, 5_000, deadline());
@@ -127,10 +127,10 @@ export function describeLogs(current: () => Subject): void {
       const container = await started();
       await container.subject.until(
         'the first lines are written',
-        async () => (await read(container.subject, container.id)).length >= 2,
+        async () => (await read(container.subject, container.id)).length >= said.length,
       );
       const { lines, over, leave } = await follow(container);
-      await container.subject.until('both lines', async () => lines.length === 2);
+      await container.subject.until('its lines', async () => lines.length === said.length);
       leave();
       await over;
       for await (const { text } of await container.subject.fixture.engine.followLogs(

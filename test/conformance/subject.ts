@@ -17,7 +17,7 @@ export const loopbackPort = 7001;
  * Start files: real scripts, with comments that instruct the simulated engine. Output is that of
  * `images/start.sh`.
  */
-const said = `echo 'berth: services ssh notebook'\necho 'berth: init none'`;
+const said = `echo 'berth: services ssh notebook'\necho 'berth: notebook ready'\necho 'berth: init none'`;
 const forever = 'while :; do sleep 3600 & wait $!; done';
 export const startFiles = {
   /** Echoes on `echoPort`, answers HTTP on `loopbackPort`, and exits with 0 on SIGTERM. */

@@ -11,7 +11,12 @@ import {
 } from '../../../src/store/tables/report-rows.ts';
 import { isInBooks } from '../../../src/store/tables/book-pages.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
-import { idleWatchedIds, instanceRowsOfRegion, runningOfDisabled } from '../../../src/store/tables/instance-queries.ts';
+import {
+  idleWatchedIds,
+  instanceRowsOfRegion,
+  runningOfDisabled,
+  settledWithRootDisk,
+} from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
 import { capacityHolders } from '../../../src/store/tables/fleet.ts';
 import { nextPriceAtMs, scheduledPrices } from '../../../src/store/tables/price-changes.ts';
@@ -22,7 +27,6 @@ import {
   limitedAccounts,
   listedWith,
 } from '../../../src/store/tables/money-steps.ts';
-import { settledWithRootDisk } from '../../../src/store/tables/instance-queries.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
 import { spotHolders } from '../../../src/store/tables/tide-and-spot.ts';

@@ -39,6 +39,7 @@ test('each line arrives when printed, and a resumed stream continues exactly', a
   }
   expect(got.filter((text) => !text.startsWith('line'))).toEqual([
     'berth: services ssh notebook',
+    'berth: notebook ready',
     'berth: init started',
     'berth: init exit 0',
   ]);

@@ -112,7 +112,11 @@ describe('a Pod', () => {
     expect(await subject.observe(spec.id)).toMatchObject({ running: false, exitCode: 3 });
     await expectFault(subject.exec(spec.id, 'true'), 'not_found');
     const lines = await Array.fromAsync(await fixture.engine.logs(spec.id, 'console', {}, deadline()));
-    expect(lines.map(({ text }) => text)).toEqual(['berth: services ssh notebook', 'berth: init none']);
+    expect(lines.map(({ text }) => text)).toEqual([
+      'berth: services ssh notebook',
+      'berth: notebook ready',
+      'berth: init none',
+    ]);
   });
 });
 

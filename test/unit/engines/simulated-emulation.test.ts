@@ -38,6 +38,8 @@ async function observe(engine: SimulatedEngine, id: InstanceId) {
   return (await engine.observe([id], noSignal())).get(id);
 }
 
+const up = ['berth: services ssh notebook', 'berth: notebook ready'];
+
 describe('time', () => {
   it('stands still until the clock is advanced', async () => {
     const { engine, clock } = emulator({ times: { create: 1_000, start: 500 } });
@@ -124,16 +126,16 @@ describe('scripts', () => {
     const hints: InstanceId[] = [];
     engine.watch((id) => hints.push(id), noSignal());
     await clock.run(engine.ensure(spec, noSignal()));
-    expect(await linesOf(engine, spec.id)).toEqual(['berth: services ssh notebook', 'berth: init started']);
+    expect(await linesOf(engine, spec.id)).toEqual([...up, 'berth: init started']);
     await clock.advance(199);
-    expect(await linesOf(engine, spec.id)).toHaveLength(2);
+    expect(await linesOf(engine, spec.id)).toHaveLength(3);
     hints.length = 0;
     await clock.advance(1);
     expect((await linesOf(engine, spec.id)).at(-1)).toBe('berth: init exit 3');
     expect(hints).toEqual([spec.id]);
     await clock.run(engine.halt(spec.id, 1_000, noSignal()));
     await clock.run(engine.ensure(spec, noSignal()));
-    expect((await linesOf(engine, spec.id)).slice(3)).toEqual(['berth: services ssh notebook', 'berth: init exit 3']);
+    expect((await linesOf(engine, spec.id)).slice(4)).toEqual([...up, 'berth: init exit 3']);
   });
 
   it('drop an interrupted init script, and end one without instructions with 0', async () => {
@@ -163,7 +165,7 @@ describe('scripts', () => {
     expect(hints).toContain(spec.id);
     expect(await observe(engine, spec.id)).toMatchObject({ running: false, exitCode: 9, outOfMemory: false });
     await clock.advance(60_000);
-    expect(await linesOf(engine, spec.id)).toEqual(['berth: services ssh notebook', 'berth: init started']);
+    expect(await linesOf(engine, spec.id)).toEqual([...up, 'berth: init started']);
   });
 
   it('support `crash once`, `out of memory` and `never ready`', async () => {

@@ -63,8 +63,23 @@ const rowOf = ({ id, spec, observed }: Instance, nowMs: number): Watch => ({
 
 const runOf = ({ observed }: Pick<Instance, 'observed'>): string => String(observed.runningSinceMs);
 
+/** What the latest samples of the current run say. */
+const readingsOf = (sampler: HealthDeps['sampler']): Pick<HealthChecks, 'gpuLostAtMs' | 'memoryKills'> => ({
+  gpuLostAtMs({ id, observed }) {
+    const latest = sampler.latestOf(id);
+    if (latest?.usage.startedAtMs !== observed.runStartedAtMs || !latest.usage.gpus) return undefined;
+    return latest.usage.gpus.some(({ isTaken }) => isTaken === true) ? latest.atMs : null;
+  },
+  memoryKills({ id, observed }) {
+    const latest = sampler.latestOf(id);
+    const count = latest?.usage.startedAtMs === observed.runStartedAtMs ? latest.usage.memoryKills : undefined;
+    return latest && count !== undefined ? { count, atMs: latest.usage.atMs } : undefined;
+  },
+});
+
 export function makeHealthChecks(deps: HealthDeps): HealthChecks {
   const { store, regions, time, changes, log, sampler, stopping } = deps;
+  const { gpuLostAtMs, memoryKills } = readingsOf(sampler);
   /** A row each: silent instances, and those not yet marked as answering again. */
   const silent = new Map<string, Silence>();
   /** Runs whose notebook server differs from the row, by instance. */
@@ -100,18 +115,6 @@ export function makeHealthChecks(deps: HealthDeps): HealthChecks {
       if (error instanceof EngineFault) return false;
       throw error;
     }
-  };
-
-  const gpuLostAtMs: HealthChecks['gpuLostAtMs'] = ({ id, observed }) => {
-    const latest = sampler.latestOf(id);
-    if (latest?.usage.startedAtMs !== observed.runStartedAtMs || !latest.usage.gpus) return undefined;
-    return latest.usage.gpus.some(({ isTaken }) => isTaken === true) ? latest.atMs : null;
-  };
-
-  const memoryKills: HealthChecks['memoryKills'] = ({ id, observed }) => {
-    const latest = sampler.latestOf(id);
-    const count = latest?.usage.startedAtMs === observed.runStartedAtMs ? latest.usage.memoryKills : undefined;
-    return latest && count !== undefined ? { count, atMs: latest.usage.atMs } : undefined;
   };
 
   const next = async (): Promise<Set<string>> => {
