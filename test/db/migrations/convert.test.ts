@@ -115,6 +115,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       paymentClaim,
       watch,
       instance = [],
+      image = [],
       account = [],
       session = [],
       entry = [],
@@ -138,12 +139,14 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'subject',
       'providerSid',
       'rootDisk',
+      'facts',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));
     const widened = {
       region: region.map(without),
       instance: instance.map(without),
+      image: image.map(without),
       account: account.map(without),
       session: session.map(without),
       entry: entry.map(without),

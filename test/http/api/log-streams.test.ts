@@ -271,7 +271,7 @@ test('refuses an invalid query before the stream starts', async () => {
     ['', /^field "instanceId" is not set$/],
     [
       `instanceId=${instanceId}&source=stderr`,
-      /^field "source" is "stderr": it must be one of "console", "init", "start", "events"$/,
+      /^field "source" is "stderr": it must be one of "console", "init", "start", "notebook", "events"$/,
     ],
     [`instanceId=${instanceId}&tail=-1`, /^type mismatch for field "tail"$/],
     [`instanceId=${instanceId}&tail=5001`, /^field "tail" is 5001: it must be a whole number from 0 to 5000$/],

@@ -72,7 +72,7 @@ test('acts once for an idempotency key, with a reason, and names no operation of
   expect(reply).toMatchObject({ status: 200, json: { instanceId: 'x' } });
   expect(reply.headers['x-operation-id']).toBeUndefined();
   expect(given).toEqual([
-    { instanceId: 'x', reason: 'as asked', withoutGpu: false },
+    { instanceId: 'x', reason: 'as asked', withoutGpu: false, newRootDisk: false },
     expect.objectContaining({ key: 'k' }),
     60_000,
   ]);
