@@ -54,7 +54,6 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
     diagnosis: '',
     diagnosisMessage: '',
     message: '',
-    runStartedAtMs: 0,
     countedFromMs: 0,
     progress: null,
     sshFront: false,

@@ -206,7 +206,8 @@ function planUnknownRun(
   nowMs: number,
 ): Step | null {
   const ending = endingSince(instance, reason, instance.requestedAtMs);
-  if (!observation.running || isInUse(instance) || nowMs >= ending.byMs) return null;
+  const isKnown = isInUse(instance) || instance.observed.runStartedAtMs === observation.startedAtMs;
+  if (!observation.running || isKnown || nowMs >= ending.byMs) return null;
   return { do: 'mark', show: { ending, runStartedAtMs: observation.startedAtMs } };
 }
 

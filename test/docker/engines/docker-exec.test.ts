@@ -62,7 +62,7 @@ describe('a broken connection to the engine', () => {
       reading.catch(() => {});
       await until(
         'it reads',
-        async () => (await Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()))).length === 2,
+        async () => (await Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()))).length === 3,
       );
       cut();
       await expectFault(reading, 'unreachable');
