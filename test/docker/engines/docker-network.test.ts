@@ -197,11 +197,13 @@ describe('the child process in a network', () => {
     const pid = await child();
     const names = (await readFile(`/proc/${pid}/environ`, 'utf8')).split('\0').map((pair) => pair.split('=')[0]);
     expect(names.filter((name) => name !== '' && !name?.startsWith('NODE_CHANNEL_'))).toEqual([]);
-    const open = await Promise.all(
-      (await readdir(`/proc/${pid}/fd`)).map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')),
-    );
-    const own = open.filter((what) => what !== '' && what !== '/dev/null' && !/^anon_inode:|^pipe:/.test(what));
-    expect(own, 'its channel').toEqual([expect.stringMatching(/^socket:/)]);
+    const own = async (): Promise<string[]> => {
+      const open = (await readdir(`/proc/${pid}/fd`)).map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => ''));
+      return (await Promise.all(open)).filter((what) => !/^$|^\/dev\/null$|^anon_inode:|^pipe:/.test(what));
+    };
+    // The connection of before closes on both sides in turn.
+    await until('one file is open', async () => (await own()).length === 1);
+    expect(await own(), 'its channel').toEqual([expect.stringMatching(/^socket:/)]);
     const status = await readFile(`/proc/${pid}/status`, 'utf8');
     const user = /^Uid:\s+(\d+)/m.exec(status)?.[1] ?? '';
     expect(Number(user), 'above the ids that programs of the host assign').toBeGreaterThanOrEqual(0x7800_0000);
