@@ -95,6 +95,45 @@ test('a template is replaced, chosen, loaded again and deleted', async () => {
   }
 });
 
+test("the image's own command is offered with what the image declares, launched, and launched again", async () => {
+  const { username, client } = await server.newAccount();
+  const { imageId } = await client.createImage({ name: 'models', ref: 'quay.io/team/models:1' });
+  const declared = { entrypoint: ['/serve'], command: ['--all'], user: '1000', workingDir: '/srv', ports: [8000] };
+  const contained = { volumes: ['/data'], healthCheck: ['true'], shell: true, sshd: false, jupyter: null };
+  const { context, page } = await visit(server, username);
+  const option = page.getByRole('switch', { name: "Run the image's own command" });
+  try {
+    await page.route('**/image/list', async (route) => {
+      const answer: { images: object[] } = await (await route.fetch()).json();
+      const [images, details] = [answer.images, { ...declared, ...contained }];
+      await route.fulfill({ json: { ...answer, images: images.map((image) => ({ ...image, details })) } });
+    });
+    await page.goto(`${server.server.apiUrl}/launch?imageId=${imageId}`);
+    const said =
+      'runs /serve --all · user 1000 · folder /srv · ports 8000 · volumes /data · has a health check · no sshd';
+    await page.getByText(said).waitFor();
+    await option.click({ force: true });
+    await page.getByRole('button', { name: 'Scripts' }).click();
+    expect(await page.getByLabel('At every start').isDisabled()).toBe(true);
+    await page.getByRole('button', { name: 'Ports' }).click();
+    await page
+      .getByRole('combobox', { name: 'Ports' })
+      .or(page.getByRole('textbox', { name: 'Ports' }))
+      .click();
+    await page.getByRole('option', { name: '8000' }).click();
+    await page.getByRole('button', { name: 'Launch', exact: true }).click();
+    await page.waitForURL(/\/instances\/notebook-/);
+    const [instance] = (await client.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).instances;
+    const instanceId = instance?.instanceMetadata.instanceId ?? expect.fail('nothing was launched');
+    expect((await client.getInstance({ instanceId })).runImageCommand).toBe(true);
+    expect(instance?.instanceSpecInfo.nodePorts.map(({ port }) => port)).toContain(8000);
+    await page.goto(`${server.server.apiUrl}/launch?like=${instanceId}`);
+    await expect.poll(() => option.isChecked()).toBe(true);
+  } finally {
+    await context.close();
+  }
+});
+
 longTest('a list of templates that fails leaves the launch as it is, and is reported in the menu', async () => {
   const { username } = await server.newAccount();
   const { context, page } = await visit(server, username);

@@ -2,7 +2,8 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { longTest } from '../fixtures/long-test.ts';
-import { PASSWORD } from '../fixtures/server-process.ts';
+import { launchFirst } from '../fixtures/first-launch.ts';
+import { PASSWORD, until } from '../fixtures/server-process.ts';
 import { settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32480-32499');
@@ -102,5 +103,29 @@ test('the health page warns of what needs the operator while the server is ready
     await page.reload();
     await page.getByText('something needs you: the provider refuses the secret').waitFor();
     expect(await page.getByText('All is well').count()).toBe(0);
+  });
+});
+
+test('a lost root disk is replaced only after a dialog that says what is gone', async () => {
+  const { instanceId } = await launchFirst(server.admin, { name: 'pruned', initScript: '', nodePorts: [] });
+  await server.admin.stop({ instanceId });
+  await until(
+    async () => (await server.admin.getInstance({ instanceId })).instance.instanceRuntimeInfo.status,
+    (status) => status === 'Stopped',
+  );
+  await visited('/', async (page) => {
+    await page.route('**/instance/get', async (route) => {
+      const answer: Awaited<ReturnType<typeof server.admin.getInstance>> = await (await route.fetch()).json();
+      const instanceRuntimeInfo = { ...answer.instance.instanceRuntimeInfo, diagnosisReason: 'RootDiskLost' };
+      const instance = { ...answer.instance, instanceRuntimeInfo };
+      await route.fulfill({ json: { ...answer, instance } });
+    });
+    await page.goto(`${server.server.apiUrl}/instances/${instanceId}`);
+    await page.getByRole('button', { name: 'Start', exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: 'Start pruned with a new root disk?' });
+    await dialog.getByText('The root disk is gone').waitFor();
+    const request = page.waitForRequest('**/instance/start');
+    await dialog.getByRole('button', { name: 'Start with a new root disk' }).click();
+    expect((await request).postDataJSON()).toMatchObject({ instanceId, newRootDisk: true });
   });
 });

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import {
   bodyOf,
   choicesLike,
+  choicesOfBody,
   draftOf,
   noScripts,
   type Choices,
@@ -144,6 +145,23 @@ describe('a launch like an earlier one', () => {
   it('tells that its image is gone', () => {
     expect(draft(choicesLike(earlier(50), known))).toMatchObject({ isOtherOffer: false, isOtherImage: true });
   });
+});
+
+it("the image's own command is launched without scripts, and kept in address and template", () => {
+  const { imageCommand } = readLaunchSearch({ imageCommand: true });
+  expect(imageCommand).toBe(true);
+  const scripts = { initScript: 'true', startCommand: 'true', environment: { LEVEL: '3' } };
+  const body = bodyOf(draft({ imageCommand: true }), scripts, known);
+  expect(body).toMatchObject({
+    runImageCommand: true,
+    instanceConfiguration: { initScript: '' },
+    environment: { LEVEL: '3' },
+  });
+  expect(body).not.toHaveProperty('startCommand');
+  expect(choicesOfBody(body).choices.imageCommand).toBe(true);
+  const plain = bodyOf(draft({}), scripts, known);
+  expect(plain).not.toHaveProperty('runImageCommand');
+  expect(choicesOfBody(plain).choices.imageCommand).toBe(false);
 });
 
 describe('the offers of a launch', () => {

@@ -4,10 +4,10 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
-import { useNow } from '../../app/now.ts';
 import { imagesQuery } from '../../app/queries.ts';
 import { DeleteButton } from '../../parts/delete-button.tsx';
 import { FormModal } from '../../parts/form-modal.tsx';
+import { ImageFacts } from '../../parts/image-facts.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
 import type { ShortColumn } from '../../parts/short-table.tsx';
 import { TabList } from '../../parts/tab-list.tsx';
@@ -46,7 +46,16 @@ export function ImagesTab({ isCreating, onCreating }: ImageTabProps) {
       ),
     },
     { key: 'state', title: images.columns.state, cell: (row) => <ImageState image={row} /> },
-    { key: 'origin', title: images.columns.origin, cell: (row) => <ImageFacts image={row} /> },
+    {
+      key: 'origin',
+      title: images.columns.origin,
+      cell: (row) => (
+        <Stack gap={2}>
+          <Origin image={row} />
+          <ImageFacts image={row} />
+        </Stack>
+      ),
+    },
     {
       key: 'size',
       title: images.columns.size,
@@ -71,30 +80,6 @@ export function ImagesTab({ isCreating, onCreating }: ImageTabProps) {
     </>
   );
 }
-
-function ImageFacts({ image }: { image: Image }) {
-  const { images } = useTexts();
-  const { ago } = useFormat();
-  const nowMs = useNow(60_000);
-  const { digest, builtAtUnixMs, isNewerAvailable, details } = image;
-  const built = builtAtUnixMs > 0 ? [images.built(ago(builtAtUnixMs, Math.max(nowMs, builtAtUnixMs)))] : [];
-  const declared = details === null ? [] : images.declared(details);
-  return (
-    <Stack gap={2}>
-      <Origin image={image} />
-      <Text size="xs" c="dimmed" title={digest}>
-        {[...(digest === '' ? [] : [digest.slice(0, SHORT_DIGEST)]), ...built, ...declared].join(' · ')}
-      </Text>
-      {isNewerAvailable && (
-        <Text size="xs" c="orange">
-          {images.newer}
-        </Text>
-      )}
-    </Stack>
-  );
-}
-
-const SHORT_DIGEST = 'sha256:'.length + 12;
 
 function Origin({ image }: { image: Image }) {
   const { origins } = useTexts().images;

@@ -31,7 +31,7 @@ const linesOf = (variables: Record<string, string>): string =>
 
 export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockProps) {
   const { launch } = useTexts();
-  const { ports, docker } = draft;
+  const { ports, docker, image, imageCommand } = draft;
   // What is being typed is no variable yet; a template brings others.
   const [lines, setLines] = useState('');
   const isWritten = linesOf(variablesOf(lines)) === linesOf(scripts.environment);
@@ -52,6 +52,7 @@ export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockPr
               label={launch.ports}
               description={launch.portsHint}
               value={ports.map(String)}
+              data={image.details?.ports.map(String) ?? []}
               onChange={(texts) => change({ ports: texts.filter(isPort).map(Number) })}
               splitChars={[',', ' ']}
               maxTags={32}
@@ -73,15 +74,17 @@ export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockPr
           <Accordion.Control>{launch.scripts}</Accordion.Control>
           <Accordion.Panel>
             <Text size="xs" c="dimmed" mb="xs">
-              {launch.scriptsHint}
+              {imageCommand ? launch.noScripts : launch.scriptsHint}
             </Text>
             <ScriptField
               label={launch.initScript}
+              disabled={imageCommand}
               value={scripts.initScript}
               onChange={(initScript) => onScripts({ ...scripts, initScript })}
             />
             <ScriptField
               label={launch.startCommand}
+              disabled={imageCommand}
               value={scripts.startCommand}
               onChange={(startCommand) => onScripts({ ...scripts, startCommand })}
             />
@@ -110,10 +113,17 @@ export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockPr
   );
 }
 
-function ScriptField({ label, value, onChange }: { label: string; value: string; onChange: (text: string) => void }) {
+interface ScriptFieldProps {
+  label: string;
+  disabled: boolean;
+  value: string;
+  onChange: (text: string) => void;
+}
+
+function ScriptField({ onChange, ...field }: ScriptFieldProps) {
   return (
     <Textarea
-      label={label}
+      {...field}
       mb="xs"
       autosize
       minRows={SCRIPT_ROWS / 2}
@@ -121,7 +131,6 @@ function ScriptField({ label, value, onChange }: { label: string; value: string;
       spellCheck={false}
       placeholder="#!/bin/bash"
       styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
-      value={value}
       onChange={({ currentTarget }) => onChange(currentTarget.value)}
     />
   );

@@ -79,6 +79,8 @@ export interface Choices {
   mounts?: Mount[];
   ports?: number[];
   docker?: boolean;
+  /** The image's own command in place of the start script. */
+  imageCommand?: boolean;
   /** The data sets of the operator. */
   commonData?: boolean;
   /** GB of the data disk; left out: that of the type. */
@@ -199,6 +201,7 @@ export function draftOf(choices: Choices, last: Choices, { offers, images, volum
     ports: choices.ports ?? last.ports ?? [],
     docker: choices.docker ?? last.docker ?? false,
     commonData: choices.commonData ?? last.commonData ?? false,
+    imageCommand: choices.imageCommand ?? false,
     dataDiskGB: choices.dataDiskGB ?? null,
   };
 }
@@ -212,6 +215,7 @@ export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): Laun
     const { volumeName = id, volumeType = 'filesystem' } = volumes.find((one) => one.id === id) ?? {};
     return { mountPath: path, remoteStorageName: volumeName, remoteStorageId: id, type: volumeType };
   });
+  const { initScript, startCommand } = draft.imageCommand ? noScripts : scripts;
   const mayResume = mode === 'tidePerHour' || offer.isSpot;
   return {
     name: draft.name.trim(),
@@ -228,12 +232,13 @@ export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): Laun
     instanceConfiguration: {
       enableCommonData: draft.commonData,
       enableDocker: draft.docker,
-      initScript: scripts.initScript,
+      initScript,
       ...(draft.dataDiskGB === null ? {} : { dataDiskGB: draft.dataDiskGB }),
     },
     isSpotInstance: offer.isSpot,
     nodePorts: draft.ports,
-    ...(scripts.startCommand === '' ? {} : { startCommand: scripts.startCommand }),
+    ...(startCommand === '' ? {} : { startCommand }),
+    ...(draft.imageCommand ? { runImageCommand: true } : {}),
     ...(Object.keys(scripts.environment).length === 0 ? {} : { environment: scripts.environment }),
   };
 }
@@ -265,6 +270,7 @@ export function choicesOfBody(body: LaunchBody): { choices: Choices; scripts: Sc
       ports: body.nodePorts,
       docker: configuration.enableDocker,
       commonData: configuration.enableCommonData,
+      imageCommand: body.runImageCommand ?? false,
       ...(configuration.dataDiskGB === undefined ? {} : { dataDiskGB: configuration.dataDiskGB }),
     },
     scripts: {

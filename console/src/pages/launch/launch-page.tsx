@@ -52,7 +52,8 @@ export function LaunchPage() {
   const choicesOf = (instance: InstanceObject | null): Choices => (instance ? choicesLike(instance, known) : {});
   const template = templates.data?.find(({ name }) => name === search.template);
   const kept = template && choicesOfBody(template.launch);
-  const choices = { ...choicesOf(liked.data), ...kept?.choices, ...search };
+  const { instance: likedInstance = null, runImageCommand: imageCommand = false } = liked.data ?? {};
+  const choices = { ...choicesOf(likedInstance), imageCommand, ...kept?.choices, ...search };
   const scripts = written ?? kept?.scripts ?? noScripts;
   const draft = draftOf(choices, choicesOf(newest.data), known);
   if (draft === null) return <EmptyState {...launch.nothingOffered} />;
@@ -60,8 +61,8 @@ export function LaunchPage() {
     void navigate({ search: (now: LaunchSearch) => readLaunchSearch({ ...now, ...over }), replace: true });
   const body = bodyOf(draft, scripts, known);
   const notes = [
-    ...(liked.data ? [launch.notCopied(liked.data.instanceSpecInfo.name)] : []),
-    ...(search.like !== undefined && !liked.data ? [launch.noSuchInstance(search.like)] : []),
+    ...(likedInstance ? [launch.notCopied(likedInstance.instanceSpecInfo.name)] : []),
+    ...(search.like !== undefined && !likedInstance ? [launch.noSuchInstance(search.like)] : []),
     ...(search.template !== undefined && !template ? [launch.noSuchTemplate(search.template)] : []),
   ];
   const block = { draft, known, change };

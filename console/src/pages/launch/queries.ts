@@ -1,7 +1,7 @@
 /** What a launch starts from. */
 import { queryOptions } from '@tanstack/react-query';
 import { ApiError } from '../../../../src/contract/client.ts';
-import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
+import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { api } from '../../app/api.ts';
 
 /** Read once a visit: an event must not change what somebody is about to launch. */
@@ -18,10 +18,10 @@ export const newestQuery = queryOptions({
 export const likedQuery = (instanceId: string | undefined) =>
   queryOptions({
     queryKey: ['instances', 'liked', instanceId],
-    queryFn: async (): Promise<InstanceObject | null> => {
+    queryFn: async (): Promise<AnswerOf<'getInstance'> | null> => {
       if (instanceId === undefined) return null;
       try {
-        return (await api.getInstance({ instanceId })).instance;
+        return await api.getInstance({ instanceId });
       } catch (error) {
         if (error instanceof ApiError && error.code === 'not_found') return null;
         throw error;

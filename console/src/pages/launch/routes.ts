@@ -8,7 +8,7 @@ export const launchRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/launch',
   validateSearch: readLaunchSearch,
-  loader: textsOf('launch'),
+  loader: textsOf('launch', 'images'),
   onLeave: dropWritten,
   component: lazyRouteComponent(() => import('./launch-page.tsx'), 'LaunchPage'),
 });

@@ -35,6 +35,7 @@ export function readLaunchSearch(raw: Record<string, unknown>): LaunchSearch {
     mounts: Array.isArray(raw['mounts']) ? raw['mounts'].filter(isMount) : undefined,
     ports: Array.isArray(raw['ports']) ? raw['ports'].filter((port) => countOf(port) !== undefined) : undefined,
     docker: flagOf(raw['docker']),
+    imageCommand: flagOf(raw['imageCommand']),
     commonData: flagOf(raw['commonData']),
     dataDiskGB: countOf(raw['dataDiskGB']),
   };

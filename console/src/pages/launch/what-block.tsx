@@ -1,9 +1,10 @@
 /** Image and instance type, with live stock. */
-import { Anchor, Group, NativeSelect, Radio, Stack, Text, Title } from '@mantine/core';
+import { Anchor, Group, NativeSelect, Radio, Stack, Switch, Text, Title } from '@mantine/core';
 import { useFormat } from '../../app/format.ts';
+import { ImageFacts } from '../../parts/image-facts.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import type { BlockProps } from './block.ts';
-import { nearestTo, priceOf, type Offer } from './draft.ts';
+import { nearestTo, priceOf, type Image, type Offer } from './draft.ts';
 import classes from './launch.module.css';
 import { Note } from './note.tsx';
 import { gpuPriceOf, groupsOf, partName } from './offer-groups.ts';
@@ -28,6 +29,16 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
           label: state === 'Ready' ? name : `${name} · ${launch.imageStates(state)}`,
         }))}
         description={image.stateText === '' ? undefined : image.stateText}
+      />
+      <div>
+        <ImageFacts image={image} />
+      </div>
+      <Switch
+        label={launch.imageCommand}
+        description={hasCommand(image) ? launch.imageCommandHint : launch.noImageCommand}
+        disabled={!hasCommand(image) && !draft.imageCommand}
+        checked={draft.imageCommand}
+        onChange={({ currentTarget }) => change({ imageCommand: currentTarget.checked })}
       />
       {draft.isOtherImage && <Note>{launch.otherImage(image.name)}</Note>}
       {draft.isOtherOffer && <Note>{launch.otherType(offer.typeName)}</Note>}
@@ -66,6 +77,10 @@ export function WhatBlock({ draft, known, change }: BlockProps) {
     </Stack>
   );
 }
+
+/** True while that is not known. */
+const hasCommand = ({ details }: Image): boolean =>
+  details === null || details.entrypoint.length + details.command.length > 0;
 
 function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean }) {
   const { launch, common } = useTexts();

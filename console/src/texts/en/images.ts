@@ -2,7 +2,10 @@ interface Declared {
   entrypoint: readonly string[];
   command: readonly string[];
   user: string;
+  workingDir: string;
   ports: readonly number[];
+  volumes: readonly string[];
+  healthCheck: readonly string[];
   shell: boolean | null;
   sshd: boolean | null;
   jupyter: boolean | null;
@@ -40,10 +43,13 @@ export const images = {
   newer: 'The registry has a newer one, which the next launch gets.',
   refresh: 'Refresh',
   refreshing: (name: string) => `${name} is being downloaded; instances keep what they have`,
-  declared: ({ command, entrypoint, user, ports, shell, sshd, jupyter }: Declared): string[] => [
-    ...(entrypoint.length + command.length > 0 ? [`runs ${[...entrypoint, ...command].join(' ').slice(0, 80)}`] : []),
-    ...(user === '' ? [] : [`user ${user}`]),
-    ...(ports.length > 0 ? [`ports ${ports.join(', ')}`] : []),
+  declared: ({ shell, sshd, jupyter, ...of }: Declared): string[] => [
+    ...[[...of.entrypoint, ...of.command].join(' ')].filter(Boolean).map((words) => `runs ${words.slice(0, 80)}`),
+    ...(of.user === '' ? [] : [`user ${of.user}`]),
+    ...(of.workingDir === '' ? [] : [`folder ${of.workingDir}`]),
+    ...(of.ports.length > 0 ? [`ports ${of.ports.join(', ')}`] : []),
+    ...(of.volumes.length > 0 ? [`volumes ${of.volumes.join(', ')}`] : []),
+    ...(of.healthCheck.length > 0 ? ['has a health check'] : []),
     ...(shell === false ? ['no shell'] : []),
     ...(sshd === false ? ['no sshd'] : []),
     ...(jupyter === false ? ['no Jupyter'] : []),

@@ -12,6 +12,10 @@ export const launch = {
       Saving: 'is being saved',
       Failed: 'failed',
     })[state] ?? state,
+  imageCommand: "Run the image's own command",
+  imageCommandHint:
+    'Its entry point and command run as its user in its folder, in place of ssh server, notebook and scripts. Its ports are open to you; add those to reach from elsewhere below.',
+  noImageCommand: 'This image declares no command.',
   type: 'Instance type',
   gpuMemory: (size: string) => `${size} GPU memory`,
   withoutGpus: 'Without GPUs',
@@ -66,6 +70,7 @@ export const launch = {
   dockerHint: 'Its own disk of 20 GB keeps images and containers.',
   scripts: 'Scripts',
   scriptsHint: 'Both run as root: the first at the first start, the other at every start.',
+  noScripts: "The image's own command runs instead.",
   initScript: 'At the first start',
   startCommand: 'At every start',
   environment: 'Environment variables',

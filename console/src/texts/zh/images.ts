@@ -22,10 +22,13 @@ export const images: Texts['images'] = {
   newer: '仓库中有更新的镜像，下次启动时使用。',
   refresh: '刷新',
   refreshing: (name) => `正在下载 ${name}；已有实例保持不变`,
-  declared: ({ command, entrypoint, user, ports, shell, sshd, jupyter }) => [
-    ...(entrypoint.length + command.length > 0 ? [`运行 ${[...entrypoint, ...command].join(' ').slice(0, 80)}`] : []),
-    ...(user === '' ? [] : [`用户 ${user}`]),
-    ...(ports.length > 0 ? [`端口 ${ports.join(', ')}`] : []),
+  declared: ({ shell, sshd, jupyter, ...of }) => [
+    ...[[...of.entrypoint, ...of.command].join(' ')].filter(Boolean).map((words) => `运行 ${words.slice(0, 80)}`),
+    ...(of.user === '' ? [] : [`用户 ${of.user}`]),
+    ...(of.workingDir === '' ? [] : [`目录 ${of.workingDir}`]),
+    ...(of.ports.length > 0 ? [`端口 ${of.ports.join(', ')}`] : []),
+    ...(of.volumes.length > 0 ? [`卷 ${of.volumes.join(', ')}`] : []),
+    ...(of.healthCheck.length > 0 ? ['有健康检查'] : []),
     ...(shell === false ? ['没有 shell'] : []),
     ...(sshd === false ? ['没有 sshd'] : []),
     ...(jupyter === false ? ['没有 Jupyter'] : []),

@@ -9,6 +9,10 @@ export const launch: Texts['launch'] = {
   image: '镜像',
   imageStates: (state) =>
     ({ Absent: '首次启动时获取', Preparing: '准备中', Saving: '保存中', Failed: '失败' })[state] ?? state,
+  imageCommand: '运行镜像自己的命令',
+  imageCommandHint:
+    '以镜像的用户在其目录中运行其入口和命令，代替 ssh 服务、笔记本和脚本。其端口仅对您开放；需要从别处访问的端口请在下方添加。',
+  noImageCommand: '此镜像没有声明命令。',
   type: '实例规格',
   gpuMemory: (size) => `显存 ${size}`,
   withoutGpus: '不带 GPU',
@@ -61,6 +65,7 @@ export const launch: Texts['launch'] = {
   dockerHint: '镜像和容器保存在独立的 20 GB 磁盘中。',
   scripts: '脚本',
   scriptsHint: '均以 root 身份运行：前者在首次启动时运行，后者在每次启动时运行。',
+  noScripts: '改为运行镜像自己的命令。',
   initScript: '首次启动时',
   startCommand: '每次启动时',
   environment: '环境变量',
