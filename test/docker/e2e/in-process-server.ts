@@ -40,7 +40,10 @@ import {
 
 /** Fields in which a launch differs from the default. */
 export type LaunchOptions = Partial<
-  Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'>
+  Pick<
+    LaunchRequest,
+    'imageId' | 'instanceConfiguration' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'
+  >
 > & {
   initScript?: string;
 };
