@@ -63,7 +63,7 @@ const rowOf = ({ id, spec, observed }: Instance, nowMs: number): Watch => ({
 
 const runOf = ({ observed }: Pick<Instance, 'observed'>): string => String(observed.runningSinceMs);
 
-/** What the latest samples of the current run say. */
+/** Readings of the latest samples of the current run. */
 const readingsOf = (sampler: HealthDeps['sampler']): Pick<HealthChecks, 'gpuLostAtMs' | 'memoryKills'> => ({
   gpuLostAtMs({ id, observed }) {
     const latest = sampler.latestOf(id);
