@@ -126,6 +126,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   warnOfTrustedInstances(config.trustedProxies, log);
   await gateway?.attach({
     forwarding: running.control.forwarding,
+    notebookBar: running.control.notebookBar,
     authenticate: (credential) => running.access.authenticate(credential),
     issuer: host.installation,
     apiUrl: served.apiUrl,
@@ -392,6 +393,7 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
     path: linkPath(config),
     routeTable: control.routeTable,
     forwarding: control.forwarding,
+    notebookBar: control.notebookBar,
     authenticate: (credential) => access.authenticate(credential),
     issuer: installation,
     ownRegionId: regionId,

@@ -45,7 +45,7 @@ const record = answer(
     address: text('Address of the client'),
     userAgent: text('First 200 characters of the header User-Agent'),
     route: text(
-      'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `sshLogin`, ' +
+      'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `notebookStop`, `sshLogin`, ' +
         '`backchannelLogout`, `stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
     ),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),

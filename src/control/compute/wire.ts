@@ -23,6 +23,7 @@ import { makeDeleteAccounts } from './delete-accounts.ts';
 import { makeCommands, type Commands } from './inside/commands.ts';
 import { makeLogs, type Logs } from './inside/logs/logs.ts';
 import { makeFigures, type Figures } from './inside/metrics/figures.ts';
+import { makeNotebookBar, type NotebookBar } from './inside/notebook-bar.ts';
 import { makeMetrics, type Metrics } from './inside/metrics/metrics.ts';
 import { makeSampler } from './inside/metrics/sampler.ts';
 import { makeTerminalHost } from './inside/terminals/local-host.ts';
@@ -78,6 +79,7 @@ export interface ComputeUseCases {
   instances: Instances;
   logs: Logs;
   metrics: Metrics;
+  notebookBar: NotebookBar;
   operations: Operations;
   operator: Operator;
   orphans: Orphans;
@@ -191,6 +193,7 @@ function useCasesOf(deps: Parts, logs: ComputeUseCases['logs']): ComputeUseCases
     terminals: makeTerminals({ ...deps, terminals: deps.terminals ?? deps.terminalHost, beginTraffic }),
     metrics: makeMetrics(deps),
     figures: makeFigures(deps),
+    notebookBar: makeNotebookBar(deps),
     logs,
     quotes: makeQuotes(deps),
     templates: makeTemplates(deps),

@@ -21,6 +21,23 @@ export interface CardFigures {
   temperatureCelsius: number | null;
 }
 
+/** Over several cards. A figure that one of them lacks is null. */
+export interface CardSum extends Pick<CardFigures, 'memoryUsedBytes' | 'memoryTotalBytes' | 'busyPercent'> {
+  count: number;
+}
+
+export function sumOfCards(cards: readonly CardFigures[]): CardSum {
+  const sum = (name: Exclude<keyof CardSum, 'count'>): number | null =>
+    cards.reduce<number | null>((all, { [name]: one }) => (all === null || one === null ? null : all + one), 0);
+  const busy = sum('busyPercent');
+  return {
+    count: cards.length,
+    memoryUsedBytes: sum('memoryUsedBytes'),
+    memoryTotalBytes: sum('memoryTotalBytes'),
+    busyPercent: busy === null || cards.length === 0 ? null : Math.round(busy / cards.length),
+  };
+}
+
 export interface CardSigns {
   isLost: boolean;
   /** Action for the operator; null: none, or unknown. */

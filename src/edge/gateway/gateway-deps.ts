@@ -1,9 +1,10 @@
-import type { Forwarding, IdentifyCredential, Log } from '../../control/index.ts';
+import type { Forwarding, IdentifyCredential, Log, NotebookBar } from '../../control/index.ts';
 import type { Certificates } from '../tls-files.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 
 export interface GatewayDeps {
   forwarding: Forwarding;
+  notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
   log: Log;
   /** URL of the console, for links on pages. */

@@ -69,14 +69,15 @@ import {
 } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
-import { makeListener } from './listener.ts';
+import { addressOf, makeListener } from './listener.ts';
 import { dialPort, listensOnLoopback } from './loopback.ts';
+import { answerBar } from './notebook-bar.ts';
 import { open } from './open-link.ts';
 import { sandboxNotice } from './sandbox-notice.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
 import { targetOf, trafficKind, type InstanceTarget, type PortAddress } from './routing.ts';
-import { tunnel } from './upgrade.ts';
+import { isFree, tunnel } from './upgrade.ts';
 import { atTime } from '../at-time.ts';
 import { makeTrustedProxies, type TrustedProxies } from '../address-list.ts';
 import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
@@ -173,9 +174,7 @@ export class Gateway {
 
   /** `127.0.0.1:8081` or `[::1]:8081`. Throws before `listenOn`. */
   get address(): string {
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
-    return `${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+    return addressOf(this.#server);
   }
 
   /** Refuses new requests, waits `stopGraceMs` for running ones, then cuts them and all tunnels. */
@@ -307,6 +306,14 @@ export class Gateway {
       }
       case 'lab':
         return this.#labAssets.answer(req, res, head, target.path);
+      case 'bar': {
+        const sender = senderOf(head, connection.peer, this.#proxies);
+        const asked = { head, method, upgrade: false, target: target.of, shareToken: null };
+        const admission = await this.#authorize(asked, connection, sender);
+        const ownOrigin = this.#ownOrigin(sender, false);
+        const from = clientAddressOf(sender, this.#proxies);
+        return answerBar(this.#deps, { req, res, head, verb: target.verb, admission, ownOrigin, from });
+      }
       case 'instance':
         return this.#answerFromInstance({ req, res, expectsContinue }, head, target, method, connection);
       default:
@@ -334,16 +341,8 @@ export class Gateway {
     forward(pool, { ...client, ...entered, ...shared, ...answering, head });
   }
 
-  /**
-   * Whether earlier requests are answered before an upgrade. If not, ends the connection: Node
-   * would hand over the socket with their responses pending forever.
-   */
   #isFree(client: Duplex): boolean {
-    const responses = [...(this.#connections.get(client)?.exchanges.keys() ?? [])];
-    if (responses.length < 2 && responses.every((res) => res.writableEnded)) return true;
-    for (const res of responses) res.destroy();
-    client.destroy();
-    return false;
+    return isFree(client, [...(this.#connections.get(client)?.exchanges.keys() ?? [])]);
   }
 
   async #onUpgrade(req: IncomingMessage, client: Duplex, early: Buffer): Promise<void> {

@@ -50,6 +50,12 @@ export class Head {
   }
 }
 
+/** The first value of a header that no decision of access depends on; empty if absent. */
+export function headerOf({ names, raw }: Head, name: string): string {
+  const at = names.indexOf(name);
+  return at === -1 ? '' : (raw[2 * at + 1] ?? '');
+}
+
 /** Returns the head, or the reason to refuse a request that two servers could read differently. */
 export function readHead(raw: readonly string[], method: string, httpVersion: string): Head | string {
   const head = new Head(raw);

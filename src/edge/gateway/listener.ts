@@ -51,3 +51,10 @@ function tlsServer(
   });
   return server;
 }
+
+/** `127.0.0.1:8081` or `[::1]:8081`. */
+export function addressOf(server: Server): string {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
+  return `${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+}

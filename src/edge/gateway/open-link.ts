@@ -1,7 +1,7 @@
 import type { Forwarding, Visitor } from '../../control/index.ts';
 import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
-import type { Head } from './head.ts';
+import { headerOf, type Head } from './head.ts';
 import { loginLink, returnTarget } from './login-link.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
 import { addressWithout } from './share-token.ts';
@@ -57,10 +57,10 @@ export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<An
   return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
 }
 
-function visitorOf({ head, from }: OpenLinkRequest): Visitor {
-  const at = head.names.indexOf('user-agent');
-  return { address: from, userAgent: at === -1 ? '' : (head.raw[2 * at + 1] ?? '') };
-}
+const visitorOf = ({ head, from }: OpenLinkRequest): Visitor => ({
+  address: from,
+  userAgent: headerOf(head, 'user-agent'),
+});
 
 /** Whether another origin's page sent the request. Without Sec-Fetch-* only the Referer tells. */
 function openedByOtherOrigin(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {

@@ -28,6 +28,8 @@ export type Target =
   | { kind: 'open'; query: string; at: { instanceId: InstanceId; port: number } | null }
   /** `path`: of a script of JupyterLab, after the prefix. */
   | { kind: 'lab'; path: string }
+  /** `verb`: of the bar in an owner's notebook (`notebook-bar.ts`). */
+  | { kind: 'bar'; verb: string; of: InstanceTarget }
   | { kind: 'unknown' }
   | { kind: 'refused'; why: string };
 
@@ -90,7 +92,7 @@ function notebookTarget(whole: string, pathEnd: number): Target {
   if (pathEnd < idEnd || !isInstanceId(instanceId)) return UNKNOWN;
   if (pathEnd > idEnd && whole.charCodeAt(idEnd) !== SLASH) return UNKNOWN;
   const prefix = whole.slice(0, idEnd);
-  return {
+  const of: InstanceTarget = {
     kind: 'instance',
     mount: 'notebook',
     instanceId,
@@ -99,6 +101,8 @@ function notebookTarget(whole: string, pathEnd: number): Target {
     upstreamPath: whole,
     withSlash: pathEnd === idEnd ? `${prefix}/${whole.slice(pathEnd)}` : null,
   };
+  const isOurs = whole.startsWith(OURS_ON_HOSTS, idEnd);
+  return isOurs ? { kind: 'bar', verb: whole.slice(idEnd + OURS_ON_HOSTS.length, pathEnd), of } : of;
 }
 
 function forwardTarget(whole: string, pathEnd: number): Target {

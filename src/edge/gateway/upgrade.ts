@@ -6,7 +6,7 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { asError } from '../../domain/kernel/unknown-error.ts';
 import { sendRawAnswer } from './answers.ts';
-import { reset } from './client-exchange.ts';
+import { reset, type ClientResponse } from './client-exchange.ts';
 import { answerTo, type Exchange } from './forward.ts';
 import { downstreamHeaders } from './downstream-headers.ts';
 import { IdleWatched } from './idle-timeouts.ts';
@@ -216,4 +216,15 @@ class WatchedClient extends IdleWatched {
   override expire(): void {
     this.#expire();
   }
+}
+
+/**
+ * Whether earlier requests are answered before an upgrade. If not, ends the connection: Node would
+ * hand over the socket with their responses pending forever.
+ */
+export function isFree(client: Duplex, responses: readonly ClientResponse[]): boolean {
+  if (responses.length < 2 && responses.every((res) => res.writableEnded)) return true;
+  for (const res of responses) res.destroy();
+  client.destroy();
+  return false;
 }

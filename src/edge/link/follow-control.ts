@@ -13,6 +13,7 @@ import { z } from 'zod';
 import {
   type Forwarding,
   type GatewayRoute,
+  type NotebookBar,
   type RouteUpdate,
   type IdentifyCredential,
   makeRevocations,
@@ -23,6 +24,7 @@ import type { KeyLimits } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
 import {
+  barAnswer,
   callerAnswer,
   readLine,
   redeemAnswer,
@@ -59,6 +61,7 @@ export interface FollowDeps {
 export interface Following {
   /** Without dials: a connection to an instance must not depend on the API. */
   forwarding: Omit<Forwarding, 'dial' | 'dialLoopback'>;
+  notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
   /**
    * Resolves with the first snapshot; `issuer` is the installation named in access tokens,
@@ -157,6 +160,10 @@ export function followLink({ path, log, time = systemTime }: FollowDeps): Follow
       listener(regions);
     },
     authenticate: answers.authenticate,
+    notebookBar: {
+      read: (owned) => ask('bar', owned, barAnswer),
+      stop: (owned, visitor) => ask('stop', { owned, visitor }, z.null()).then(() => {}),
+    },
     forwarding: {
       async route(id) {
         const routes = table.routes();

@@ -5,6 +5,7 @@ import type {
   Forwarding,
   IdentifyCredential,
   Log,
+  NotebookBar,
   RegionToOpen,
   RouteTable,
   RouteUpdate,
@@ -14,6 +15,7 @@ import { Refusal } from '../../domain/kernel/refusal.ts';
 import { serveLinkSocket, type LinkServer } from './link-server.ts';
 import {
   authenticateQuestion,
+  barQuestion,
   HEARTBEAT_MS,
   updateLine,
   redeemQuestion,
@@ -21,6 +23,7 @@ import {
   shareQuestion,
   sshLogin,
   sshQuestion,
+  stopQuestion,
   traffic,
   type TrafficReport,
 } from './wire.ts';
@@ -35,6 +38,7 @@ interface LinkDeps {
     Forwarding,
     'redeem' | 'session' | 'share' | 'ssh' | 'recordSshLogin' | 'beginTraffic' | 'onRevoked'
   >;
+  notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
   issuer: string;
   ownRegionId: string;
@@ -61,7 +65,7 @@ interface Served extends LinkDeps {
 }
 
 async function answer(served: Served, req: IncomingMessage, res: ServerResponse): Promise<unknown> {
-  const { authenticate, forwarding, gateways } = served;
+  const { authenticate, forwarding, gateways, notebookBar } = served;
   const gateway = String(req.headers['x-gateway'] ?? '');
   switch (`${req.method} ${req.url}`) {
     case 'GET /routes':
@@ -83,6 +87,13 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
     case 'POST /sshLogin':
       await forwarding.recordSshLogin(sshLogin.parse(await json(req)));
       return null;
+    case 'POST /bar':
+      return notebookBar.read(barQuestion.parse(await json(req)));
+    case 'POST /stop': {
+      const { owned, visitor } = stopQuestion.parse(await json(req));
+      await notebookBar.stop(owned, visitor);
+      return null;
+    }
     case 'POST /traffic':
       gateways.get(gateway)?.update(traffic.parse(await json(req)));
       return null;

@@ -4,7 +4,16 @@
  * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, RegionToOpen, RouteUpdate, SshLogin, Log } from '../../control/index.ts';
+import type {
+  Caller,
+  GatewayRoute,
+  NotebookBar,
+  RegionToOpen,
+  RouteUpdate,
+  SshLogin,
+  Log,
+} from '../../control/index.ts';
+import { auditCredentials } from '../../domain/access/audit.ts';
 import { portAccesses, type PortAccess } from '../../domain/access/port-access.ts';
 import { isInstanceId, regionId, type InstanceId } from '../../domain/kernel/ids.ts';
 import type { RegionSettings } from '../../domain/regions/region-settings.ts';
@@ -95,9 +104,10 @@ export const authenticateQuestion = z.discriminatedUnion('kind', [
 ]);
 export const sessionQuestion = z.object({ secret: z.string() });
 export const shareQuestion = z.object({ token: z.string() });
+const visitor = z.object({ address: z.string(), userAgent: z.string() });
 export const redeemQuestion = z.object({
   handover: z.string(),
-  visitor: z.object({ address: z.string(), userAgent: z.string() }),
+  visitor,
 });
 export const sshQuestion = z.object({ instanceId: z.string() });
 const account = z.object({ accountId: z.string(), username: z.string() });
@@ -131,6 +141,23 @@ export const sshAnswer = z
     principals: z.array(z.string()),
   })
   .nullable();
+
+export const barQuestion = z.object({ ownerId: z.string(), instanceId: z.string() });
+const figure = z.number().nullable();
+export const barAnswer = z.object({
+  name: z.string(),
+  status: z.string(),
+  pricePerHour: z.number(),
+  costSoFar: z.number(),
+  stopsInMs: figure,
+  gpus: z
+    .object({ count: z.number(), memoryUsedBytes: figure, memoryTotalBytes: figure, busyPercent: figure })
+    .nullable(),
+}) satisfies z.ZodType<Awaited<ReturnType<NotebookBar['read']>>>;
+export const stopQuestion = z.object({
+  owned: barQuestion,
+  visitor: visitor.extend({ credential: z.enum(auditCredentials) }),
+});
 
 /** Connections per instance and kind: open now, and begun since the last report. */
 export const traffic = z.array(

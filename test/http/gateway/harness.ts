@@ -8,7 +8,14 @@ import { connect, createServer as createTcpServer } from 'node:net';
 import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { onTestFinished } from 'vitest';
-import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/index.ts';
+import type {
+  Caller,
+  Credential,
+  Forwarding,
+  GatewayRoute,
+  NotebookBar,
+  TrafficKind,
+} from '../../../src/control/index.ts';
 import { makeRevocations } from '../../../src/control/access/routing/revocations.ts';
 import type { Log } from '../../../src/control/kernel/logger.ts';
 import type { RevocationSubject } from '../../../src/control/access/routing/gateway-types.ts';
@@ -16,7 +23,7 @@ import { EngineFault } from '../../../src/domain/regions/engine-fault.ts';
 import { instanceIdOf } from '../../../src/domain/kernel/ids.ts';
 import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
 import type { PortAccess } from '../../../src/domain/access/port-access.ts';
-import { Refusal } from '../../../src/domain/kernel/refusal.ts';
+import { instanceNotFound, Refusal } from '../../../src/domain/kernel/refusal.ts';
 import { bindPort } from '../../../src/main/bind-port.ts';
 import { makeGateway } from '../../../src/edge/gateway/gateway.ts';
 import type { Gateway } from '../../../src/edge/gateway/gateway.ts';
@@ -76,7 +83,8 @@ export interface Harness {
 /** Runs after the test, last first. Not a hook of this file: the files of a worker share it. */
 export const onCleanup = (clean: () => Promise<void>): void => onTestFinished(clean);
 
-export interface HarnessOptions extends Partial<Omit<GatewayDeps, 'portDomain'>> {
+export interface HarnessOptions extends Partial<Omit<GatewayDeps, 'portDomain' | 'notebookBar'>> {
+  notebookBar?: NotebookBar;
   /** A function takes the bound port of the gateway. */
   portDomain?: GatewayDeps['portDomain'] | ((port: number) => string);
 }
@@ -139,6 +147,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
   const { port, server } = await bindPort({ host: '127.0.0.1', port: 0 }, { isTls: more.tls !== undefined });
   const gateway = makeGateway({
     forwarding,
+    notebookBar: noBar,
     authenticate,
     log,
     apiUrl: API_ORIGIN,
@@ -190,6 +199,9 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
   };
   return harness;
 }
+
+const noSuchInstance = async (): Promise<never> => Promise.reject(instanceNotFound());
+export const noBar: NotebookBar = { read: noSuchInstance, stop: noSuchInstance };
 
 async function authenticate(credential: Credential): Promise<Caller> {
   for (const accountId of [ALICE, MALLORY]) {

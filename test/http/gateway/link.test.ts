@@ -20,7 +20,7 @@ import { followLink, type Following } from '../../../src/edge/link/follow-contro
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import type { LinkServer } from '../../../src/edge/link/link-server.ts';
 import { updateLine } from '../../../src/edge/link/wire.ts';
-import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
+import { ALICE, idOf, ISSUER, MALLORY, noBar } from './harness.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 const PROGRAM = {
@@ -141,6 +141,7 @@ async function api(
     path,
     routeTable,
     forwarding,
+    notebookBar: noBar,
     authenticate: async (credential) => {
       asked.push(credential.kind);
       if (credential.kind === 'apiKey') return PROGRAM;

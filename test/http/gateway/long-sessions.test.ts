@@ -12,7 +12,7 @@ import { followLink } from '../../../src/edge/link/follow-control.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
-import { ask, onCleanup, start, type Harness } from './harness.ts';
+import { ask, noBar, onCleanup, start, type Harness } from './harness.ts';
 
 const HOUR_MS = 3_600_000;
 const PASSWORD = 'correct horse';
@@ -49,6 +49,7 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     path,
     routeTable,
     forwarding,
+    notebookBar: noBar,
     authenticate,
     issuer: 'https://berth.test',
     ownRegionId: 'own',

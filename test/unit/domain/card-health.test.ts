@@ -4,6 +4,7 @@ import {
   findingOfXid,
   findingsOf,
   quarantineChanges,
+  sumOfCards,
   type Quarantine,
 } from '../../../src/domain/regions/card-health.ts';
 
@@ -57,4 +58,20 @@ test('counts what an operator has seen no more, until it happens again', () => {
   expect(quarantineChanges([seen], [{ reason: 'xid 79', evidence: '12' }])).toEqual(none);
   expect(quarantineChanges([seen], [again])).toEqual({ ...none, begun: [again] });
   expect(quarantineChanges([seen], [])).toEqual({ ...none, cleared: ['xid 79'] });
+});
+
+test('adds up cards, and leaves out what one of them does not report', () => {
+  const card = { busyPercent: 50, memoryUsedBytes: 2, memoryTotalBytes: 8, powerMilliwatts: 1, temperatureCelsius: 1 };
+  expect(sumOfCards([card, { ...card, busyPercent: 100 }])).toEqual({
+    count: 2,
+    busyPercent: 75,
+    memoryUsedBytes: 4,
+    memoryTotalBytes: 16,
+  });
+  expect(sumOfCards([card, { ...card, busyPercent: null, memoryUsedBytes: null }])).toEqual({
+    count: 2,
+    busyPercent: null,
+    memoryUsedBytes: null,
+    memoryTotalBytes: 16,
+  });
 });

@@ -56,16 +56,6 @@ export function makeFigures(deps: FiguresDeps): Figures {
     return costs;
   }
 
-  async function costsSoFar(subjectIds: readonly string[]): Promise<Map<string, number>> {
-    const costs = new Map<string, number>();
-    const add = (id: string, micros: number) => costs.set(id, (costs.get(id) ?? 0) + micros);
-    for (const part of await partsOf(deps, { by: [], subjectIds })) {
-      for (const { subjectId, micros } of await chargesSoFar(db, part)) add(subjectId, micros);
-    }
-    for (const { subjectId, micros } of await purchasesSoFar(db, subjectIds)) add(subjectId, micros);
-    return costs;
-  }
-
   return {
     async read({ accountId }, asked) {
       const rows = await ownedSpecs(db, accountId, asked);
@@ -76,7 +66,7 @@ export function makeFigures(deps: FiguresDeps): Figures {
         accountId,
         new Map([...regions].map(([region, all]) => [region, all.map(({ id }) => id)])),
       );
-      const soFar = await costsSoFar(ids);
+      const soFar = await costsSoFar(deps, ids);
       const fromMs = startOfStep(time.now(), FIGURES_STEP_MS) - (STEPS - 1) * FIGURES_STEP_MS;
       const loads = await loadsOf(ids, { fromMs, stepMs: FIGURES_STEP_MS, count: STEPS });
       const byId = new Map(rows.map((row) => [row.id, row]));
@@ -100,6 +90,21 @@ export function makeFigures(deps: FiguresDeps): Figures {
       });
     },
   };
+}
+
+/** Micro-dollars by id, since the launch. */
+export async function costsSoFar(
+  deps: Pick<FiguresDeps, 'store'>,
+  subjectIds: readonly string[],
+): Promise<Map<string, number>> {
+  const db = deps.store.read;
+  const costs = new Map<string, number>();
+  const add = (id: string, micros: number) => costs.set(id, (costs.get(id) ?? 0) + micros);
+  for (const part of await partsOf(deps, { by: [], subjectIds })) {
+    for (const { subjectId, micros } of await chargesSoFar(db, part)) add(subjectId, micros);
+  }
+  for (const { subjectId, micros } of await purchasesSoFar(db, subjectIds)) add(subjectId, micros);
+  return costs;
 }
 
 const percent = (value: number, limit: number): number => Math.round((value / limit) * 1_000) / 10;
