@@ -21,13 +21,16 @@ else
 fi
 rm -f "$log"
 
-# Extensions of Jupyter's server (kept_output.py, berth_lab.py) and one of its page.
-lab=$root/usr/share/jupyter/labextensions/berth-kept-output
-mkdir -p "$lab/static" "$root/etc/jupyter/jupyter_server_config.d" "$root/etc/jupyter/labconfig"
+# Extensions of Jupyter's server (kept_output.py, berth_lab.py) and of its page.
+labs=$root/usr/share/jupyter/labextensions
+mkdir -p "$root/etc/jupyter/jupyter_server_config.d" "$root/etc/jupyter/labconfig"
 cp "$part/kept_output.py" "$part/berth_lab.py" "$root/$site/"
-cp "$part/kept-output.js" "$lab/static/"
-printf '{"name":"berth-kept-output","version":"1.0.0","jupyterlab":{"extension":true,"_build":{"load":"static/kept-output.js","extension":"./extension"}}}\n' \
-  >"$lab/package.json"
+for name in kept-output bar; do
+  mkdir -p "$labs/berth-$name/static"
+  cp "$part/$name.js" "$labs/berth-$name/static/"
+  printf '{"name":"berth-%s","version":"1.0.0","jupyterlab":{"extension":true,"_build":{"load":"static/%s.js","extension":"./extension"}}}\n' \
+    $name $name >"$labs/berth-$name/package.json"
+done
 printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true,"berth_lab":true}}}\n' \
   >"$root/etc/jupyter/jupyter_server_config.d/berth.json"
 # Otherwise JupyterLab asks each user whether it may fetch news from the project's site.
@@ -35,7 +38,7 @@ printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":tr
 # Seconds between saves of an open notebook.
 printf '{"@jupyterlab/docmanager-extension:plugin":{"autosaveInterval":10}}\n' \
   >"$root/etc/jupyter/labconfig/default_setting_overrides.json"
-chmod -R u=rwX,go=rX "$lab" "$root/$site/kept_output.py" "$root/$site/berth_lab.py" "$root/etc/jupyter"
+chmod -R u=rwX,go=rX "$labs" "$root/$site/kept_output.py" "$root/$site/berth_lab.py" "$root/etc/jupyter"
 
 # Names this build of the page for the gateway, which serves it to all instances (berth_lab.py). A
 # page of another build replaces the file, and with it the name.

@@ -239,6 +239,10 @@ longTest(
 
 test('a browser opens JupyterLab by an API link, runs cells and loses nothing in a reload; the link works once', async () => {
   const { instanceId } = await launchFirst(client, { name: 'browser' });
+  await until(
+    () => client.getInstance({ instanceId }),
+    (one) => one.instance.notebook?.state === 'ready',
+  );
   const { url } = await client.open({ instanceId });
 
   const browser = await launchBrowser();
@@ -251,6 +255,9 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
     expect(page.url()).not.toContain('key=');
     await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
     await page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: 60_000 });
+    const bar = page.locator('#berth-bar');
+    await bar.getByText(/^browser · .*\$[\d.]+ so far, \$[\d.]+ an hour$/).waitFor({ timeout: 60_000 });
+    expect(await bar.getByRole('link').getAttribute('href')).toBe(`${server.apiUrl}/instances/${instanceId}`);
     const cell = page.locator('.jp-Notebook .jp-Cell .cm-content').first();
     await cell.click({ timeout: 60_000 });
     await page.keyboard.type('print("sum", 20 + 22)');
@@ -269,14 +276,26 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
     await expect.poll(saved, { timeout: 60_000 }).toContain('IntSlider');
     await page.reload();
     await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
-    expect(await page.locator('.jp-Notebook .cm-content').allTextContents()).toEqual([
-      'print("sum", 20 + 22)',
-      'import ipywidgets; ipywidgets.IntSlider(7, description="number")',
-      '',
-    ]);
+    await expect
+      .poll(() => page.locator('.jp-Notebook .cm-content').allTextContents())
+      .toEqual(['print("sum", 20 + 22)', 'import ipywidgets; ipywidgets.IntSlider(7, description="number")', '']);
     expect(errors).toEqual([]);
     const scripts = await page.evaluate<string[]>('[...document.scripts].map(({ src }) => src)');
     expect(scripts.filter((src) => src.includes('/.berth/lab/'))).not.toEqual([]);
+
+    // The bar saves, stops, and leads to the console.
+    await page.locator('.jp-Notebook .cm-content').last().click();
+    await page.keyboard.type('# typed just before');
+    await page.route(`${server.apiUrl}/**`, (route) => route.fulfill({ body: 'the console' }));
+    await bar.getByRole('button', { name: 'Stop' }).click();
+    const file = page.waitForRequest((request) => request.method() === 'PUT' && request.url().includes('/contents/'));
+    await page.locator('.jp-Dialog').getByRole('button', { name: 'Stop' }).click();
+    expect((await file).postData()).toContain('typed just before');
+    await page.waitForURL(`${server.apiUrl}/instances/${instanceId}`);
+    await until(
+      () => instance(instanceId),
+      (one) => statusOf(one) === 'Stopped',
+    );
   } finally {
     await browser.close();
   }
