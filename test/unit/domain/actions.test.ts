@@ -1,4 +1,4 @@
-/** Actions allowed in each state, texts of refusals, and a transition for each legal action. */
+/** Actions allowed in each state, texts of refusals, transitions of legal actions, repeats. */
 import { expect, test } from 'vitest';
 import { applyAction } from '../../../src/domain/compute/desired-state.ts';
 import {
@@ -8,7 +8,9 @@ import {
   legalActions,
   refusalOfAction,
 } from '../../../src/domain/compute/instance-states.ts';
+import { plan } from '../../../src/domain/compute/plan.ts';
 import { anInstance, possibleStates } from './instance-fixture.ts';
+import { at, limits, now, running } from './plan-fixture.ts';
 
 test('terminate is legal in every state', () => {
   for (const status of instanceStatuses)
@@ -62,4 +64,16 @@ test('allows start after a failed start, and stop during an archive', () => {
   expect(refusalOfAction('start', 'InitializationFailed', 'stopped')).toBeNull();
   for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
     expect(refusalOfAction('stop', status, 'archived')).toBeNull();
+});
+
+test('charges the end of a run once, however often its end is requested', () => {
+  const started = at('running', { status: 'Running', runStartedAtMs: running.startedAtMs });
+  const asked = applyAction('archive', applyAction('stop', started, now), now + 5_000);
+  // The grace since the first request is over, that since the second is not.
+  expect(plan(asked, running, now + 12_000, limits).do).toBe('halt');
+  const other = { ...running, startedAtMs: now };
+  expect(plan(asked, other, now + 12_000, limits)).toMatchObject({
+    do: 'mark',
+    show: { ending: { byMs: now + 15_000 }, runStartedAtMs: now },
+  });
 });

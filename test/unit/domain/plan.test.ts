@@ -8,7 +8,6 @@ import {
   transitions,
   type DesiredState,
 } from '../../../src/domain/compute/instance-states.ts';
-import { applyAction } from '../../../src/domain/compute/desired-state.ts';
 import type { Instance } from '../../../src/domain/compute/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/compute/operation.ts';
 import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/compute/plan.ts';
@@ -471,18 +470,6 @@ describe('plan', () => {
     for (const seen of [ended, absent])
       expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('settle');
     expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), ended, now, limits).do).toBe('rest');
-  });
-
-  test('charges the end of a run once, however often its end is requested', () => {
-    const started = at('running', { status: 'Running', runStartedAtMs: running.startedAtMs });
-    const asked = applyAction('archive', applyAction('stop', started, now), now + 5_000);
-    // The grace since the first request is over, that since the second is not.
-    expect(plan(asked, running, now + 12_000, limits).do).toBe('halt');
-    const other = { ...running, startedAtMs: now };
-    expect(plan(asked, other, now + 12_000, limits)).toMatchObject({
-      do: 'mark',
-      show: { ending: { byMs: now + 15_000 }, runStartedAtMs: now },
-    });
   });
 
   test('keeps showing a permanent failure while its container is halted', () => {
