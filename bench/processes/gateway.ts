@@ -19,7 +19,7 @@ const settings = settingsOf(serverSettings.extend({ dialTo: z.number() }));
 const config: Config = { ...configOf(settings), role: 'gateway' };
 const following = followLink({ path: linkPath(config), log: quietLog });
 const { issuer } = await following.ready;
-const { forwarding, notebookBar, authenticate } = following;
+const { forwarding, notebookBar, authenticate, wake } = following;
 const gateway = await bindGateway(config, quietLog);
 const dialTo = async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true });
 await gateway.attach({
@@ -30,6 +30,7 @@ await gateway.attach({
   },
   notebookBar,
   authenticate,
+  wake,
   issuer,
   apiUrl: 'http://127.0.0.1',
   log: quietLog,

@@ -8,6 +8,7 @@ import { volumeRoutes } from './storage/volume.ts';
 import { fileRoutes, fileByteRoutes } from './storage/file.ts';
 import { operationRoutes } from './compute/operation.ts';
 import { stopPolicyRoutes, keepAliveRoutes } from './compute/stop-policy.ts';
+import { wakeRoutes } from './compute/wake.ts';
 import { metricsRoutes } from './compute/metrics.ts';
 import { figuresRoutes } from './compute/figures.ts';
 import { logRoutes } from './compute/log.ts';
@@ -57,6 +58,7 @@ export const routes = {
   ...instanceRoutes,
   ...operationRoutes,
   ...stopPolicyRoutes,
+  ...wakeRoutes,
   ...metricsRoutes,
   ...figuresRoutes,
   ...logRoutes,

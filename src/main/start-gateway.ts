@@ -27,7 +27,10 @@ export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => 
 /** Socket of the gateway process for the API, mode 0600: it carries terminal input and output. */
 export const terminalsPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'terminals.sock');
 
-type AttachDeps = Pick<GatewayDeps, 'forwarding' | 'notebookBar' | 'authenticate' | 'issuer' | 'apiUrl' | 'log'>;
+type AttachDeps = Pick<
+  GatewayDeps,
+  'forwarding' | 'notebookBar' | 'authenticate' | 'wake' | 'issuer' | 'apiUrl' | 'log'
+>;
 
 export interface BoundGateway {
   port: number;
@@ -104,7 +107,7 @@ export async function startGateway({
     log,
   });
   following.subscribeRegions(engine.apply);
-  const { authenticate, notebookBar } = following;
+  const { authenticate, notebookBar, wake } = following;
   const forwarding: Forwarding = {
     ...following.forwarding,
     dial: (id, port, signal) => engine.dial(id, port, signal),
@@ -122,7 +125,7 @@ export async function startGateway({
   following.subscribe(fronts.update);
   const gateway = await bindGateway(config, log);
   const { apiUrl, gatewayUrl } = addressesOf(config, { api: config.listen.port, gateway: gateway.port });
-  await gateway.attach({ forwarding, notebookBar, authenticate, issuer, apiUrl, log });
+  await gateway.attach({ forwarding, notebookBar, authenticate, wake, issuer, apiUrl, log });
   const terminals = makeTerminalHost({ engine, holder: randomUUID(), time: realTime, log });
   const served = await serveTerminals({ path: terminalsPath(config), terminals, log });
   return {

@@ -22,6 +22,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0011-watches'),
   fromFiles('0012-root-disks'),
   fromFiles('0013-image-facts'),
+  fromFiles('0014-wake'),
 ];
 
 export async function openStore(options: {

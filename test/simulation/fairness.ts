@@ -142,6 +142,7 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     OffPeakEnded: spec.chargeMode === 'tidePerHour',
     SpotReclaimed: spec.isSpot && reclaimAtMs !== null && reclaimAtMs <= nowMs,
     resume: false,
+    wake: false,
     LongStop: false,
     user: true,
     operator: true,

@@ -45,8 +45,8 @@ const record = answer(
     address: text('Address of the client'),
     userAgent: text('First 200 characters of the header User-Agent'),
     route: text(
-      'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `notebookStop`, `sshLogin`, ' +
-        '`backchannelLogout`, `stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
+      'Name of the route, or `loginPage`, `passwordPage`, `registerPage`, `signOn`, `gatewayOpen`, `gatewayWake`, ' +
+        '`notebookStop`, `sshLogin`, `backchannelLogout`, `stripePayment`, `hostResetPassword` or `hostResetSecondFactor`',
     ),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
     outcome: text('`ok`, or the error code'),

@@ -3,7 +3,7 @@ export { lockOwnAccount, notLoggedIn, writeOwnAccount } from './callers.ts';
 export type { Grants } from './grants.ts';
 export { quotaLimit, requireQuota } from './quotas.ts';
 export { portAccessIn } from './routing/gateway-routes.ts';
-export type { Forwarding, Visitor } from './routing/gateway-types.ts';
+export type { Forwarding, Visitor, Wake, WakeOffer, WakeRequest } from './routing/gateway-types.ts';
 export type { NotebookTokens } from './routing/notebook-tokens.ts';
 export type { SshHostKeys } from './routing/ssh-host-key.ts';
 export type { AccessParts } from './wire.ts';

@@ -42,6 +42,7 @@ import { makeOperator, type Operator } from './instances/operator.ts';
 import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeSetBilling } from './instances/set-billing.ts';
 import { makeUpdate } from './instances/update.ts';
+import { makeWakes, type Wakes } from './instances/wake.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { makeOrphans, type Orphans } from './orphans/orphans.ts';
@@ -87,6 +88,7 @@ export interface ComputeUseCases {
   stopPolicies: StopPolicies;
   templates: Templates;
   terminals: Terminals;
+  wakes: Wakes;
 }
 
 type Given = Kernel & AccessParts & DeliveryParts & MoneyParts & StorageParts & RegionParts & ComputeOptions;
@@ -199,6 +201,7 @@ function useCasesOf(deps: Parts, logs: ComputeUseCases['logs']): ComputeUseCases
     templates: makeTemplates(deps),
     egress: makeEgressUseCases({ ...deps, applySoon: () => scheduler.runSoon(EGRESS) }),
     orphans: makeOrphans({ ...deps, sweepSoon }),
+    wakes: makeWakes(deps),
   };
 }
 

@@ -40,6 +40,8 @@ export const operationCauses = [
   'operator',
   /** The start after an automatic stop, by the option `resume`. */
   'resume',
+  /** A request at the gateway, by the owner's setting. */
+  'wake',
   /** The archive after a long stop. */
   'LongStop',
   'ScheduledStop',

@@ -194,7 +194,7 @@ function stopReason({ operation: { kind, cause, state }, observed, rootDisk }: I
   if (rootDisk === 'lost') return 'RootDiskLost';
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
-  if (kind !== 'stop' || cause === 'user' || cause === 'resume' || cause === 'LongStop') return '';
+  if (kind !== 'stop' || cause === 'user' || cause === 'resume' || cause === 'wake' || cause === 'LongStop') return '';
   return cause === 'operator' ? 'OperatorStop' : cause;
 }
 

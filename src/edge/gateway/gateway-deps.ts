@@ -1,4 +1,4 @@
-import type { Forwarding, IdentifyCredential, Log, NotebookBar } from '../../control/index.ts';
+import type { Forwarding, IdentifyCredential, Log, NotebookBar, Wake } from '../../control/index.ts';
 import type { Certificates } from '../tls-files.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 
@@ -6,6 +6,7 @@ export interface GatewayDeps {
   forwarding: Forwarding;
   notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
+  wake: Wake;
   log: Log;
   /** URL of the console, for links on pages. */
   apiUrl: string;

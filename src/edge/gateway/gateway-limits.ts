@@ -12,6 +12,8 @@ export const defaultGatewayLimits = {
   idleConnectionMs: 4_000,
   dialMs: 10_000,
   notebookPatienceMs: 10_000,
+  /** Longest time that a program's request waits for a start, and then for its port. */
+  wakeHoldMs: 120_000,
   maxHeaderBytes: MAX_HEAD_BYTES,
   handshakeMs: 60_000,
   halfOpenMs: 120_000,

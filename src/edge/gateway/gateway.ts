@@ -42,10 +42,8 @@ import {
   tooMany,
   unavailable,
   opening,
-  cookiesCleared,
   crossSite,
   headTooLarge,
-  malformed,
   type Answer,
 } from './answers.ts';
 import { targetOfPage } from './asking-page.ts';
@@ -69,20 +67,22 @@ import {
 } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
-import { addressOf, makeListener } from './listener.ts';
+import { addressOf, answerClientError, makeListener } from './listener.ts';
 import { dialPort, listensOnLoopback } from './loopback.ts';
 import { answerBar } from './notebook-bar.ts';
-import { open } from './open-link.ts';
+import { open, visitorOf } from './open-link.ts';
+import { clearCookies, makeOwnOrigin, type OwnOrigin } from './own-origin.ts';
 import { sandboxNotice } from './sandbox-notice.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
 import { targetOf, trafficKind, type InstanceTarget, type PortAddress } from './routing.ts';
 import { isFree, tunnel } from './upgrade.ts';
+import { targetOfButton, WAKE_PATH } from './wake-answers.ts';
+import { Waking } from './waking.ts';
 import { atTime } from '../at-time.ts';
 import { makeTrustedProxies, type TrustedProxies } from '../address-list.ts';
-import { CLEAR_PATH, isOfBrowser } from '../full-cookies.ts';
+import { CLEAR_PATH } from '../full-cookies.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
-import { answerInTurn, refuseHttp2 } from '../malformed-requests.ts';
 import { isCheck, isCheckSocket, openAndClose, serveCheck } from '../proxy-check.ts';
 
 /** An authorized request with a slot of its instance's concurrency limit. */
@@ -113,7 +113,7 @@ export class Gateway {
   readonly #limits: GatewayLimits;
   readonly #elapsed: () => number;
   readonly #proxies: TrustedProxies;
-  readonly #publicOrigin: { origin: string; scheme: string } | null;
+  readonly #ownOrigin: OwnOrigin;
   readonly #portDomain: string | null;
   readonly #admission: AdmissionDeps;
   readonly #server: Server;
@@ -122,6 +122,7 @@ export class Gateway {
   readonly #labAssets: LabAssets;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
+  readonly #waking: Waking;
   readonly #idle: IdleTimeouts;
   readonly #tunnels = new Set<Duplex>();
   readonly #connections = new WeakMap<Duplex, Connection>();
@@ -136,8 +137,7 @@ export class Gateway {
     const { forwarding, authenticate } = deps;
     const { apiUrl } = deps;
     this.#proxies = makeTrustedProxies(deps.trustedProxies ?? []);
-    const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
-    this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
+    this.#ownOrigin = makeOwnOrigin(deps.publicOrigin ?? null);
     this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiUrl };
     this.#pools = new InstancePools({
@@ -145,7 +145,8 @@ export class Gateway {
       limits: this.#limits,
       elapsed: this.#elapsed,
     });
-    const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
+    const { clientIdleMs, instanceIdleMs, tunnelIdleMs, wakeHoldMs: holdMs } = this.#limits;
+    this.#waking = new Waking({ forwarding, wake: deps.wake, apiUrl, holdMs, elapsed: this.#elapsed });
     this.#idle = new IdleTimeouts([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#elapsed);
     this.#labAssets = new LabAssets({
       folder: deps.toolsFolder ?? null,
@@ -183,6 +184,7 @@ export class Gateway {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeIdleConnections();
     this.#http2.close();
+    this.#waking.stop();
     await this.#quiet(this.#limits.stopGraceMs);
     this.#connectionLimit.cutShaking();
     this.#revocation.stop();
@@ -223,20 +225,11 @@ export class Gateway {
       if (!this.#isFree(socket)) return;
       sendRawAnswer(socket, badRequest('CONNECT is not forwarded: send the request itself', 405));
     });
-    server.on('clientError', (error, socket) => this.#onClientError(error, socket));
-    return server;
-  }
-
-  #onClientError(error: NodeJS.ErrnoException & { rawPacket?: unknown }, socket: Duplex): void {
-    if (socket.destroyed || error.code === 'ECONNRESET') return void socket.destroy();
-    if (socket.writableEnded || refuseHttp2(socket, error)) return;
-    const pending = this.#connections.get(socket)?.exchanges ?? new Map<ClientResponse, ClientRequest>();
-    answerInTurn(socket, pending, () => {
-      if (pending.size > 0) return void socket.destroy();
-      socket.on('error', () => socket.destroy());
-      const answer = malformed(error.code, this.#limits.maxHeaderBytes);
-      sendRawAnswer(socket, answer, isOfBrowser(error.rawPacket) ? 'text/html' : '');
+    server.on('clientError', (error, socket) => {
+      const pending = this.#connections.get(socket)?.exchanges ?? new Map<ClientResponse, ClientRequest>();
+      answerClientError(socket, error, pending, this.#limits.maxHeaderBytes);
     });
+    return server;
   }
 
   async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
@@ -281,8 +274,12 @@ export class Gateway {
     }
     // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
-    if (method === 'POST' && req.url === CLEAR_PATH)
-      return sendAnswer(req, res, this.#clearCookies(head, connection.peer), head.accept);
+    if (method === 'POST' && req.url === CLEAR_PATH) {
+      const sender = senderOf(head, connection.peer, this.#proxies);
+      return sendAnswer(req, res, clearCookies(head, sender, this.#ownOrigin, this.#admission.apiUrl), head.accept);
+    }
+    if (method === 'POST' && req.url?.startsWith(`${WAKE_PATH}?`))
+      return sendAnswer(req, res, await this.#wakeByButton(head, req.url, connection), head.accept);
     if (isCheck(req.url ?? ''))
       return serveCheck(req, res, req.url ?? '', seenOf(head, connection.peer, this.#proxies));
     if (head.bytes > this.#limits.maxHeaderBytes)
@@ -329,7 +326,8 @@ export class Gateway {
     connection: Connection,
   ): Promise<void> {
     const { req, res } = client;
-    const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
+    const isGone = (): boolean => res.destroyed;
+    const entered = await this.#enter({ head, asked, method, upgrade: false, isGone }, connection);
     if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
     const { pool, portAddress, target, authorized } = entered;
     const connected = { socket: req.socket, cut: () => abort(req, res) };
@@ -374,7 +372,7 @@ export class Gateway {
     const incoming = { head, method: 'GET', upgrade: true };
     const asked = named.kind === 'unknown' ? await this.#pageOfOwner(req.url ?? '', incoming, connection) : named;
     if (asked?.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
-    const entered = await this.#enter({ ...incoming, asked }, connection);
+    const entered = await this.#enter({ ...incoming, asked, isGone: () => client.destroyed }, connection);
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { pool, target, authorized, host, headers } = entered;
     const grant = detachedCopy(authorized.accessGrant);
@@ -414,8 +412,9 @@ export class Gateway {
 
   /** Authorizes, checks that the instance runs, and acquires a slot of its concurrency limit. */
   async #enter(
-    { asked, ...incoming }: Incoming & { asked: InstanceTarget },
+    { asked, isGone, ...incoming }: Incoming & { asked: InstanceTarget; isGone: () => boolean },
     connection: Connection,
+    wasHeld = false,
   ): Promise<Entered | { refused: Answer }> {
     const { head, method, upgrade } = incoming;
     const sender = senderOf(head, connection.peer, this.#proxies);
@@ -437,13 +436,18 @@ export class Gateway {
       authorized.setCookie ??= cookieOfApp(head.cookies, target, isSecure(ownOrigin));
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);
-      return { refused: notRunning(route.status, this.#admission.apiUrl) };
+      if (wasHeld) return { refused: notRunning(route.status, this.#admission.apiUrl) };
+      const visitor = visitorOf({ head, from: clientAddressOf(sender, this.#proxies) });
+      const answer = await this.#waking.answer({ ...incoming, target, authorized, visitor, isGone });
+      // Access may have ended meanwhile.
+      return answer === null ? this.#enter({ asked, isGone, ...incoming }, connection, true) : { refused: answer };
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
     const opensLoopback = route.access.get(target.port) === 'loopback';
     const pool = this.#pools.acquire(portAddress, opensLoopback);
     if (pool === null) return { refused: tooMany() };
+    if (wasHeld) pool.patientUntilMs = this.#elapsed() + this.#limits.wakeHoldMs;
     const { apiUrl } = this.#admission;
     const notice = sandboxNotice({ head, method, authorized, target, apiUrl, ownOrigin });
     const headers = upstreamHeaders({ head, target, authorized, sender, isPlain: notice !== null }, this.#deps.issuer);
@@ -457,6 +461,17 @@ export class Gateway {
     return authorize(this.#admission, { ...asked, credentials, ownOrigin, from });
   }
 
+  async #wakeByButton(head: Head, url: string, connection: Connection): Promise<Answer> {
+    const target = targetOfButton(head.host, url, this.#portDomain);
+    if (target === null) return this.#nothingHere();
+    const sender = senderOf(head, connection.peer, this.#proxies);
+    if (head.origin !== this.#ownOrigin(sender, target.mount === 'host')) return crossSite();
+    const asked = { head, method: 'POST', upgrade: false, target, shareToken: head.shareToken };
+    const authorized = await this.#authorize(asked, connection, sender);
+    const visitor = visitorOf({ head, from: clientAddressOf(sender, this.#proxies) });
+    return 'refused' in authorized ? authorized.refused : this.#waking.byButton({ authorized, target, visitor });
+  }
+
   async #pageOfOwner(path: string, incoming: Incoming, connection: Connection): Promise<InstanceTarget | null> {
     const sender = senderOf(incoming.head, connection.peer, this.#proxies);
     const ownOrigin = this.#ownOrigin(sender, false);
@@ -464,13 +479,6 @@ export class Gateway {
     if (target === null) return null;
     const authorized = await this.#authorize({ ...incoming, target, shareToken: null }, connection, sender);
     return 'refused' in authorized || !authorized.owner ? null : target;
-  }
-
-  #clearCookies(head: Head, peer: Peer): Answer {
-    const { origin, cookies } = head;
-    const sender = senderOf(head, peer, this.#proxies);
-    const isOwn = [true, false].some((isOfPort) => origin === this.#ownOrigin(sender, isOfPort));
-    return isOwn ? cookiesCleared(cookies.join('; '), this.#admission.apiUrl) : crossSite();
   }
 
   #nothingHere(): Answer {
@@ -485,11 +493,5 @@ export class Gateway {
       this.#connections.set(socket, found);
     }
     return found;
-  }
-
-  #ownOrigin(sender: Sender, isOfPort: boolean): string {
-    if (this.#publicOrigin === null) return `${sender.proto}://${sender.host.toLowerCase()}`;
-    const { origin, scheme } = this.#publicOrigin;
-    return isOfPort ? `${scheme}//${sender.host.toLowerCase()}` : origin;
   }
 }

@@ -30,6 +30,10 @@ export class Head {
   fetchSite: string | null = null;
   fetchMode: string | null = null;
   fetchDest: string | null = null;
+  /** The browser navigates because its user acted. */
+  isByPerson = false;
+  isPrefetch = false;
+  asksToWake = false;
   /** The browser fetches a service worker script. */
   serviceWorkerScript = false;
   accept = '';
@@ -133,6 +137,17 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
       case 'sec-fetch-dest':
         if (head.fetchDest !== null) return twice(name);
         head.fetchDest = value;
+        break;
+      case 'sec-fetch-user':
+        head.isByPerson = value === '?1';
+        break;
+      case 'sec-purpose':
+      case 'purpose':
+      case 'x-moz':
+        head.isPrefetch ||= value.includes('prefetch');
+        break;
+      case 'x-berth-wake':
+        head.asksToWake = value.trim() === '1';
         break;
       case 'content-length':
         if (head.contentLength !== null) return twice(name);

@@ -105,7 +105,7 @@ export class InstancePools {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
         entry.closedSinceMs ??= this.#elapsed();
         const closedMs = this.#elapsed() - entry.closedSinceMs;
-        const leftMs = patienceMs - closedMs;
+        const leftMs = Math.max(patienceMs - closedMs, entry.patientUntilMs - this.#elapsed());
         if (leftMs <= 0) throw error;
         const waitMs = Math.min(Math.max(SHORTEST_WAIT_MS, closedMs / 10), LONGEST_WAIT_MS);
         await delay(Math.min(waitMs, leftMs), undefined, { signal: this.#stopping.signal });
@@ -160,6 +160,8 @@ export class PortPool {
   usedAtMs: number;
   /** When the port was first found closed since it last answered. */
   closedSinceMs: number | null = null;
+  /** Dials repeat until then: a request has started the instance. */
+  patientUntilMs = 0;
   readonly #dial: (pool: PortPool) => Promise<Duplex>;
   readonly #deps: ConnectionDeps;
   readonly #all = new Set<InstanceConnection>();

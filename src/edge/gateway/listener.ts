@@ -1,9 +1,12 @@
 /** The gateway's HTTP/1.1 server. TLS clients choose HTTP/2 by ALPN. */
 import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { Certificates } from '../tls-files.ts';
-import { PARSED_SHARE } from '../full-cookies.ts';
+import { isOfBrowser, PARSED_SHARE } from '../full-cookies.ts';
+import { answerInTurn, refuseHttp2, type PendingExchanges } from '../malformed-requests.ts';
+import { malformed, sendRawAnswer } from './answers.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 
 export function makeListener(
@@ -57,4 +60,23 @@ export function addressOf(server: Server): string {
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
   return `${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+}
+
+interface ClientError extends NodeJS.ErrnoException {
+  rawPacket?: unknown;
+}
+
+export function answerClientError(
+  socket: Duplex,
+  error: ClientError,
+  pending: PendingExchanges,
+  maxHeaderBytes: number,
+): void {
+  if (socket.destroyed || error.code === 'ECONNRESET') return void socket.destroy();
+  if (socket.writableEnded || refuseHttp2(socket, error)) return;
+  answerInTurn(socket, pending, () => {
+    if (pending.size > 0) return void socket.destroy();
+    socket.on('error', () => socket.destroy());
+    sendRawAnswer(socket, malformed(error.code, maxHeaderBytes), isOfBrowser(error.rawPacket) ? 'text/html' : '');
+  });
 }

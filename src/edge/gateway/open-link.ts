@@ -57,7 +57,7 @@ export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<An
   return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
 }
 
-const visitorOf = ({ head, from }: OpenLinkRequest): Visitor => ({
+export const visitorOf = ({ head, from }: Pick<OpenLinkRequest, 'head' | 'from'>): Visitor => ({
   address: from,
   userAgent: headerOf(head, 'user-agent'),
 });

@@ -29,6 +29,7 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-real-ip',
   'x-berth-share',
   'x-berth-lab',
+  'x-berth-wake',
 ]);
 
 export interface Peer {

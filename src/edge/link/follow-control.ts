@@ -19,6 +19,7 @@ import {
   makeRevocations,
   type RegionToOpen,
   type Log,
+  type Wake,
 } from '../../control/index.ts';
 import type { KeyLimits } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
@@ -32,6 +33,7 @@ import {
   sessionAnswer,
   shareAnswer,
   sshAnswer,
+  wakeAnswer,
   SILENT_MS,
 } from './wire.ts';
 import { makeReporter } from './reporter.ts';
@@ -63,6 +65,7 @@ export interface Following {
   forwarding: Omit<Forwarding, 'dial' | 'dialLoopback'>;
   notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
+  wake: Wake;
   /**
    * Resolves with the first snapshot; `issuer` is the installation named in access tokens,
    * `ownRegionId` the region of the settings.
@@ -164,6 +167,7 @@ export function followLink({ path, log, time = systemTime }: FollowDeps): Follow
       read: (owned) => ask('bar', owned, barAnswer),
       stop: (owned, visitor) => ask('stop', { owned, visitor }, z.null()).then(() => {}),
     },
+    wake: (request) => ask('wake', request, wakeAnswer),
     forwarding: {
       async route(id) {
         const routes = table.routes();

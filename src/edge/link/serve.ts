@@ -10,6 +10,7 @@ import type {
   RouteTable,
   RouteUpdate,
   ServedRegions,
+  Wake,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { serveLinkSocket, type LinkServer } from './link-server.ts';
@@ -26,6 +27,7 @@ import {
   stopQuestion,
   traffic,
   type TrafficReport,
+  wakeQuestion,
 } from './wire.ts';
 
 const MAX_UNREAD_BYTES = 256 * 1024 ** 2;
@@ -40,6 +42,7 @@ interface LinkDeps {
   >;
   notebookBar: NotebookBar;
   authenticate: IdentifyCredential;
+  wake: Wake;
   issuer: string;
   ownRegionId: string;
   regions: Pick<ServedRegions, 'current' | 'onChange'>;
@@ -94,6 +97,8 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
       await notebookBar.stop(owned, visitor);
       return null;
     }
+    case 'POST /wake':
+      return served.wake(wakeQuestion.parse(await json(req)));
     case 'POST /traffic':
       gateways.get(gateway)?.update(traffic.parse(await json(req)));
       return null;

@@ -12,11 +12,14 @@ import type {
   RouteUpdate,
   SshLogin,
   Log,
+  WakeOffer,
+  WakeRequest,
 } from '../../control/index.ts';
 import { auditCredentials } from '../../domain/access/audit.ts';
 import { portAccesses, type PortAccess } from '../../domain/access/port-access.ts';
 import { isInstanceId, regionId, type InstanceId } from '../../domain/kernel/ids.ts';
 import type { RegionSettings } from '../../domain/regions/region-settings.ts';
+import { wakers } from '../../domain/compute/wake.ts';
 import { scopes } from '../../domain/access/scopes.ts';
 import { refusalCodes, Refusal } from '../../domain/kernel/refusal.ts';
 import type { ServerResponse } from 'node:http';
@@ -39,6 +42,7 @@ const route = z.object({
   notebookToken: z.string(),
   sshFront: z.boolean(),
   notebook: z.object({ state: z.string(), text: z.string() }).nullable(),
+  wake: z.enum(wakers).default('off'),
 });
 
 const region = z.object({
@@ -131,6 +135,18 @@ export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), 
 export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
   .nullable();
+
+export const wakeQuestion = z.object({
+  instanceId,
+  accountId: z.string().nullable(),
+  credential: z.enum(['login', 'apiKey', 'link', 'none']),
+  visitor: z.object({ address: z.string(), userAgent: z.string() }),
+  starts: z.boolean(),
+}) satisfies z.ZodType<WakeRequest>;
+export const wakeAnswer = z.object({
+  dollarsPerHour: z.number().nullable(),
+  expectedMs: z.number().nullable(),
+}) satisfies z.ZodType<WakeOffer>;
 
 export const sshAnswer = z
   .object({

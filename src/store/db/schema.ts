@@ -210,6 +210,8 @@ export interface InstanceTable extends LeaseColumns {
   spotRegionId: string | null;
   stopPolicy: string;
   portAccess: string;
+  /** `WakePolicy`; `{}`: none. */
+  wake: Generated<string>;
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
   archive: string | null;

@@ -34,6 +34,7 @@ export { instanceFromRow, type InstanceRow };
 
 const atInsert = {
   portAccess: '{}',
+  wake: '{}',
   labels: null,
   listed: 1 as const,
   releasedAtMs: null,

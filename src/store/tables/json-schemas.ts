@@ -32,6 +32,7 @@ import {
 } from '../../domain/compute/operation.ts';
 import type { Operation, Progress } from '../../domain/compute/operation.ts';
 import type { RegionSettings } from '../../domain/regions/region-settings.ts';
+import { wakers, type WakePolicy } from '../../domain/compute/wake.ts';
 import type { StopPolicy } from '../../domain/compute/stop-policy.ts';
 import { volumeSourceKinds, type VolumeSource } from '../../domain/storage/volume.ts';
 import { keysOf, parseJson } from '../db/columns.ts';
@@ -230,6 +231,12 @@ export const diskUsage: z.ZodType<DiskUsage> = z.object({
 });
 
 export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(volumeSourceKinds), id: z.string() });
+
+export const wakePolicy: z.ZodType<WakePolicy> = z.object({
+  by: z.enum(wakers),
+  visitorsPerDay: z.number(),
+  visitorWakesAtMs: z.array(z.number()),
+});
 
 export const accessByPort = z.record(z.string(), z.enum(portAccesses));
 

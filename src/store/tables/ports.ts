@@ -1,12 +1,16 @@
-/** Node ports, access settings (which reconciles never write), and links that open a port. */
+/**
+ * Node ports, settings of access and wake (which reconciles never write), and links that open a
+ * port.
+ */
 import { sql, type Selectable } from 'kysely';
 import type { Instance } from '../../domain/compute/instance.ts';
 import type { AccessByPort } from '../../domain/access/port-access.ts';
+import { noWake, type WakePolicy } from '../../domain/compute/wake.ts';
 import { parseJson } from '../db/columns.ts';
 import type { PortShareTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import type { InstanceRow } from './instance-columns.ts';
-import { accessByPort } from './json-schemas.ts';
+import { accessByPort, wakePolicy } from './json-schemas.ts';
 
 /** Allots one node port of the region; false when taken. */
 export async function allotNodePort(
@@ -57,6 +61,17 @@ export function portAccessOf({ id, portAccess }: Pick<InstanceRow, 'id' | 'portA
 export async function writePortAccess(tx: Db, instanceId: string, settings: AccessByPort): Promise<void> {
   const portAccess = JSON.stringify(Object.fromEntries(settings));
   await tx.updateTable('instance').set({ portAccess }).where('id', '=', instanceId).execute();
+}
+
+export const wakeOf = ({ id, wake }: Pick<InstanceRow, 'id' | 'wake'>): WakePolicy =>
+  wake === '{}' ? noWake : parseJson(wakePolicy, wake, { table: 'instance', id, column: 'wake' });
+
+export async function writeWake(tx: Db, instanceId: string, policy: WakePolicy): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set({ wake: JSON.stringify(policy) })
+    .where('id', '=', instanceId)
+    .execute();
 }
 
 /** A link that opens one port of an instance; made and revoked under the lock of the account. */

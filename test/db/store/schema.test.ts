@@ -228,6 +228,7 @@ const rows: Rows = {
     spotRegionId: 'here',
     stopPolicy: '{}',
     portAccess: '{}',
+    wake: '{}',
     idleAfterMs: BIG,
     archive: null,
     rootDisk: 'kept',

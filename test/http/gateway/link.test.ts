@@ -58,6 +58,7 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
   nodePorts: new Map([[8000, '127.0.0.2:30000']]),
   running: true,
   status: 'Running',
+  wake: 'owner',
   notebookToken: 'secret',
   sshFront: false,
   notebook: null,
@@ -146,6 +147,10 @@ async function api(
       asked.push(credential.kind);
       if (credential.kind === 'apiKey') return PROGRAM;
       throw new Refusal('not_logged_in', 'not logged in');
+    },
+    wake: async (request) => {
+      if (request.accountId === null) throw new Refusal('too_many_requests', 'too often', { retryAfterS: 60 });
+      return { dollarsPerHour: 0.5, expectedMs: 1_500 };
     },
     issuer: ISSUER,
     ownRegionId: OWN_REGION,

@@ -51,6 +51,7 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     forwarding,
     notebookBar: noBar,
     authenticate,
+    wake: world.running.control.wakes.request,
     issuer: 'https://berth.test',
     ownRegionId: 'own',
     regions: { current: () => [], onChange: () => () => {} },

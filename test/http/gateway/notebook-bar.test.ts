@@ -155,6 +155,7 @@ test('a gateway process asks the API, and passes its refusals on', async () => {
       stop: async (...request) => void stops.push(request),
     },
     authenticate: refuse,
+    wake: refuse,
     issuer: ISSUER,
     ownRegionId: 'own',
     regions: { current: () => [], onChange: () => () => {} },

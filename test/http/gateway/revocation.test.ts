@@ -16,6 +16,7 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   running: true,
   sshFront: false,
   notebook: null,
+  wake: 'off',
   status: 'Running',
   notebookToken: '',
 });

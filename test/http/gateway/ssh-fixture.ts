@@ -73,6 +73,7 @@ const route = (instanceId: InstanceId, sshFront: boolean, ownerId: string): Gate
   notebookToken: '',
   sshFront,
   notebook: null,
+  wake: 'off',
 });
 
 export const routeUpdate = (id: InstanceId, sshFront: boolean, ownerId = ALICE) => ({

@@ -58,7 +58,15 @@ function makeFronts(backend = fixture.engine): SshFronts {
     files: 1_000,
   });
   const ids = { instanceId: spec.id, ownerId: spec.ownerId, regionId: 'cluster' };
-  const route = { ...ids, access: new Map(), nodePorts: new Map(), notebookToken: '', sshFront: true, notebook: null };
+  const route = {
+    ...ids,
+    access: new Map(),
+    nodePorts: new Map(),
+    notebookToken: '',
+    sshFront: true,
+    notebook: null,
+    wake: 'off' as const,
+  };
   made.update({ snapshot: null, routes: [{ ...route, running: true, status: 'Running' }], gone: [] });
   return made;
 }

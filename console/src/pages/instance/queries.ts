@@ -8,6 +8,7 @@ export type InstanceView = AnswerOf<'getInstance'>;
 export type Stage = InstanceView['timeline'][number];
 export type Disk = InstanceView['disks'][number];
 export type StopPolicy = AnswerOf<'ends'>;
+export type Wake = AnswerOf<'wake'>;
 export type Activity = AnswerOf<'activity'>;
 export type Operation = AnswerOf<'listOperations'>['operations'][number];
 
@@ -34,6 +35,9 @@ export const instanceQuery = (instanceId: string) =>
 
 export const endsQuery = (instanceId: string) =>
   queryOptions({ queryKey: ['instances', 'ends', instanceId], queryFn: () => api.ends({ instanceId }) });
+
+export const wakeQuery = (instanceId: string) =>
+  queryOptions({ queryKey: ['instances', 'wake', instanceId], queryFn: () => api.wake({ instanceId }) });
 
 export const activityQuery = (instanceId: string) =>
   queryOptions({

@@ -8,6 +8,7 @@ import { ScheduleForm } from './schedule-form.tsx';
 import { StartCommandForm } from './start-command-form.tsx';
 import type { TabProps } from './tab-props.ts';
 import { TypeForm } from './type-form.tsx';
+import { WakeForm } from './wake-form.tsx';
 
 export function SettingsTab({ view }: TabProps) {
   const { settings } = useTexts().instance;
@@ -15,6 +16,7 @@ export function SettingsTab({ view }: TabProps) {
     <div className={classes.cards} aria-label={settings.title} role="group">
       <NameForm view={view} />
       <ScheduleForm view={view} />
+      <WakeForm view={view} />
       <TypeForm view={view} />
       <RenewalForm view={view} />
       <StartCommandForm view={view} />

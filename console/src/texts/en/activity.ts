@@ -118,6 +118,7 @@ export const activity = {
     'instance.archiveWished': 'archiving asked for',
     'instance.billingSet': 'billing options set',
     'instance.endsSet': 'stop policy set',
+    'instance.wakeSet': 'start on request set',
     'instance.expandFailed': 'growing of a disk failed',
     'instance.expandWished': 'growing of a disk asked for',
     'instance.expanded': 'a disk grew',

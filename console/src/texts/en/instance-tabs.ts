@@ -192,6 +192,7 @@ export const instanceTabs = {
         user: 'requested',
         operator: 'by an operator',
         resume: 'resumed by itself',
+        wake: 'started by a request',
         ScheduledStop: 'at the set time',
         MaxRunTime: 'after its longest run',
         IdleStop: 'as nothing used it',

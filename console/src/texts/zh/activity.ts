@@ -117,6 +117,7 @@ export const activity: Texts['activity'] = {
     'instance.archiveWished': '请求归档',
     'instance.billingSet': '设置计费选项',
     'instance.endsSet': '设置停止策略',
+    'instance.wakeSet': '设置按请求启动',
     'instance.expandFailed': '磁盘扩容失败',
     'instance.expandWished': '请求磁盘扩容',
     'instance.expanded': '磁盘已扩容',

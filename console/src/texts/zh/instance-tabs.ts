@@ -174,6 +174,7 @@ export const instanceTabs: typeof english = {
         user: '用户请求',
         operator: '运维人员操作',
         resume: '自动恢复',
+        wake: '由请求启动',
         ScheduledStop: '到达设定时间',
         MaxRunTime: '达到最长运行时间',
         IdleStop: '无人使用',

@@ -9,7 +9,7 @@ import type { Instance } from '../../../domain/compute/instance.ts';
 import { effectiveAccess, SSH_PORT, type AccessByPort } from '../../../domain/access/port-access.ts';
 import type { Engine } from '../../../engines/contract.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
-import { portAccessOf } from '../../../store/tables/ports.ts';
+import { portAccessOf, wakeOf } from '../../../store/tables/ports.ts';
 import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate, SshBackend } from './gateway-types.ts';
 import { retry } from '../../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../../store/tables/instance-queries.ts';
@@ -52,6 +52,7 @@ async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }:
     notebookToken: notebookTokens.open(row),
     sshFront: instance.observed.sshFront && instance.desired === 'running',
     notebook: notebook && { state: notebook.state, text: notebook.text },
+    wake: wakeOf(row).by,
   };
 }
 

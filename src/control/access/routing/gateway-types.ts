@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { AccessByPort, PortAccess, SessionCredential } from '../../../domain/access/port-access.ts';
+import type { Waker } from '../../../domain/compute/wake.ts';
 import type { Engine } from '../../../engines/contract.ts';
 import type { Caller, Credential, Mutation } from '../../kernel/ports.ts';
 
@@ -75,6 +76,8 @@ export interface GatewayRoute {
   sshFront: boolean;
   /** State and last log line of the notebook server; null: unknown. */
   notebook: { state: string; text: string } | null;
+  /** Whose requests start it while it is stopped. */
+  wake: Waker;
 }
 
 export interface SshIdentity {
@@ -117,6 +120,27 @@ export interface Visitor {
   address: string;
   userAgent: string;
 }
+
+/** A request at the gateway for an instance that does not run. */
+export interface WakeRequest {
+  instanceId: InstanceId;
+  /** Null: a visitor without an account. */
+  accountId: string | null;
+  credential: 'login' | 'apiKey' | 'link' | 'none';
+  visitor: Visitor;
+  /** False: only asks for the offer. */
+  starts: boolean;
+}
+
+export interface WakeOffer {
+  /** Null: its time is paid, or the visitor is not its owner. */
+  dollarsPerHour: number | null;
+  /** Duration of its last start; null: not known. */
+  expectedMs: number | null;
+}
+
+/** Does nothing to an instance that starts or runs. Throws a `Refusal`. */
+export type Wake = (request: WakeRequest) => Promise<WakeOffer>;
 
 export interface Forwarding {
   /** Null for an unknown or released instance. Called for each request, so it is cached. */

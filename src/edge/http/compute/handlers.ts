@@ -125,7 +125,10 @@ export const computeHandlers = (control: Control, pages: ListPages) =>
     ...environmentHandlers(control),
   }) satisfies Partial<Handlers['closed']>;
 
-const instanceHandlers = ({ instances, quotes, stopPolicies, operations, templates }: Control, pages: ListPages) =>
+const instanceHandlers = (
+  { instances, quotes, stopPolicies, operations, templates, wakes }: Control,
+  pages: ListPages,
+) =>
   ({
     quote: presented(quotes.quote, (quote) => ({ quote })),
     listInstances: (caller, { pager, ...filter }) =>
@@ -157,6 +160,7 @@ const instanceHandlers = ({ instances, quotes, stopPolicies, operations, templat
     },
     activity: async (caller, { instanceId }) =>
       presentIdleStatus(instanceId, await stopPolicies.idleStatus(caller, instanceId)),
+    wake: wakes.set,
     getOperation: presented(operations.read, (operation) => ({ operation })),
     listOperations: (caller, { pager, ...subject }) => operations.list(caller, subject, pager),
     cancelOperation: operations.cancel,

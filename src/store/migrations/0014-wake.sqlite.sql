@@ -1,0 +1,1 @@
+alter table instance add column wake text not null default '{}';
