@@ -240,6 +240,7 @@ const schema = z.object({
   BERTH_GPU_TURNS_AMONG: z.enum(['account', 'all']).default('account'),
   BERTH_CPUSETS: z.enum(['on', 'off']).default('on'),
   BERTH_LXCFS: z.enum(['auto', 'off']).default('auto'),
+  BERTH_SUDO: z.enum(['on', 'off']).default('off'),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
   BERTH_RUNTIMES: runtimesByType.optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
@@ -294,6 +295,15 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   }
   return configOf(data);
 }
+
+const instanceNetworkOf = (data: Settings) => ({
+  caFile: data.BERTH_INSTANCE_CA,
+  proxy: data.BERTH_INSTANCE_PROXY,
+  noProxy: data.BERTH_INSTANCE_NO_PROXY,
+  pipIndex: data.BERTH_INSTANCE_PIP_INDEX,
+  aptMirror: data.BERTH_INSTANCE_APT_MIRROR,
+  dns: data.BERTH_INSTANCE_DNS,
+});
 
 function configOf(data: Settings) {
   return {
@@ -374,19 +384,14 @@ function configOf(data: Settings) {
     /** Docker inside instances (`docs/security.md`); null: off. */
     dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
     linkLocal: data.BERTH_LINK_LOCAL,
+    /** Programs of an instance may gain rights of its root, as by sudo. */
+    sudo: data.BERTH_SUDO === 'on',
     /** Limits of the kernel that instances share: raised at start, or only checked. */
     kernelLimits: data.BERTH_KERNEL_LIMITS,
     /** Most that each instance reads, and writes, on these block devices of the engine's host. */
     diskRates: data.BERTH_DISK_RATES ?? [],
     /** How instances reach the operator's networks; `caFile` is read at start. */
-    instanceNetwork: {
-      caFile: data.BERTH_INSTANCE_CA,
-      proxy: data.BERTH_INSTANCE_PROXY,
-      noProxy: data.BERTH_INSTANCE_NO_PROXY,
-      pipIndex: data.BERTH_INSTANCE_PIP_INDEX,
-      aptMirror: data.BERTH_INSTANCE_APT_MIRROR,
-      dns: data.BERTH_INSTANCE_DNS,
-    },
+    instanceNetwork: instanceNetworkOf(data),
     sizes: {
       cpusets: data.BERTH_CPUSETS === 'on',
       lxcfs: data.BERTH_LXCFS === 'auto' ? '/var/lib/lxcfs' : null,

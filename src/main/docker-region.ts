@@ -17,6 +17,7 @@ export interface DockerRegion {
   /** Image of the helper container that reads cards. */
   cards: { image: string };
   linkLocal: LinkLocal;
+  sudo: boolean;
   log: Log;
 }
 
@@ -25,7 +26,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
   const { remoteEndpoint } = await import('../docker/remote-endpoint.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const { makeVolumeStorage } = await import('../storage/volumes/volume-storage.ts');
-  const { installation, settings, secret, cards, linkLocal, log } = region;
+  const { installation, settings, secret, cards, linkLocal, sudo, log } = region;
   const { helperImage } = settings;
   const endpoint = remoteEndpoint(settings, secret);
   const client = makeDockerClient(endpoint);
@@ -38,6 +39,7 @@ export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDr
     buildLocalImage: region.buildImageFor(endpoint, region.log),
     cards,
     linkLocal,
+    sudo,
     // Devices, kernel and memory of this machine are not the engine's.
     isolation: { kernelLimits: 'check', hostMemoryMiB: 0, diskRates: [] },
     log,

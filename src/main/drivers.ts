@@ -141,6 +141,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
         ? undefined
         : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
     linkLocal: config.linkLocal,
+    sudo: config.sudo,
     tools: { folder: toolsFolderOf(config), imageRef: notebook },
     cards: { image: notebook },
     sizes: config.sizes,

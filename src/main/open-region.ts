@@ -32,7 +32,7 @@ type Made = Pick<RegionDrivers, 'engine' | 'pools'>;
 interface OpenRegionDeps {
   config: Pick<
     Config,
-    'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role' | 'linkLocal'
+    'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role' | 'linkLocal' | 'sudo'
   >;
   installation: string;
   log: Log;
@@ -118,9 +118,9 @@ async function enginesAndPools(
   const { installation, log, config } = deps;
   const rulesOf = (pool: PoolSettings) => poolRules(config, pool);
   if (docker) {
-    const { linkLocal } = config;
+    const { linkLocal, sudo } = config;
     const cards = { image: await notebookRef() };
-    const made = { installation, settings: docker, pools, rulesOf, secret, buildImageFor, cards, linkLocal, log };
+    const made = { installation, settings: docker, pools, rulesOf, secret, buildImageFor, cards, linkLocal, sudo, log };
     return dockerDrivers(made);
   }
   if (!kubernetes) throw new Error('the settings of the region have no engine');

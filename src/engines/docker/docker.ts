@@ -86,6 +86,8 @@ export interface DockerEngineOptions {
   tools?: ToolsConfig | undefined;
   /** Absent: the host's packet filter is left alone. */
   linkLocal?: LinkLocal | undefined;
+  /** Instances without `no-new-privileges`. */
+  sudo?: boolean | undefined;
   isolation: IsolationConfig;
   sizes?: SizesConfig | undefined;
   cards?: CardPlaces | undefined;
@@ -262,7 +264,8 @@ function wireModules(options: DockerEngineOptions) {
   const folders = { files, idMappedMounts, tools };
   const shared = { client, installation, host, networks, ...folders, addresses, daemons, spare, sizes };
   const cardNodes = makeCardNodes(options.cards);
-  const deps = { ...shared, cardNodes, processors: makeProcessors(), onImageGone, log };
+  const { sudo = false } = options;
+  const deps = { ...shared, sudo, cardNodes, processors: makeProcessors(), onImageGone, log };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const describeImage = makeDescribeImage({ client, installation, images });

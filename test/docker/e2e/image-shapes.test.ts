@@ -2,6 +2,7 @@
  * Images in the shapes that people bring, and tags that move, on a real engine and registry: what
  * lists say of them, and how each is launched.
  */
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -119,7 +120,9 @@ test('a tag that moved is followed by the next launch alike, and a registry that
 test('user 1000 with a PATH and home of its own: its command runs as it is, with the variables of the instance', async () => {
   const imageId = await offer('user', {
     files: {
-      '/opt/conda/bin/serve': script('echo "home $HOME color $COLOR"; id -u; exec httpd -f -p 8000 -h /srv/ann'),
+      '/opt/conda/bin/serve': script(
+        'echo "home $HOME color $COLOR"; touch /data/own; exec httpd -f -p 8000 -h /srv/ann',
+      ),
       '/srv/ann/index.html': { content: 'of ann', mode: 0o644 },
       '/etc/passwd': { content: 'root:x:0:0::/root:/bin/sh\nann:x:1000:100::/srv/ann:/bin/sh\n', mode: 0o644 },
     },
@@ -132,7 +135,17 @@ test('user 1000 with a PATH and home of its own: its command runs as it is, with
       'HEALTHCHECK CMD wget -q -O /dev/null http://127.0.0.1:8000/',
     ],
   });
-  const id = await run({ imageId, runImageCommand: true, environment: { COLOR: "it's blue" } });
+  const type = 'filesystem';
+  const disk = { name: randomUUID(), sizeGB: 1, region: inside.server.example.region, volumeType: type } as const;
+  const { id: remoteStorageId } = (await inside.client.createVolume(disk)).volume;
+  const mount = { mountPath: '/data', remoteStorageName: disk.name, remoteStorageId, type } as const;
+  const id = await run({
+    imageId,
+    runImageCommand: true,
+    environment: { COLOR: "it's blue" },
+    remoteStorages: [mount],
+  });
+  expect(await shell(id, 'stat -c %u:%g /data /data/own /root/dataDisk')).toBe('1000:100\n'.repeat(3));
   expect(await detailsOf(imageId)).toMatchObject({
     digest: '',
     details: {

@@ -8,9 +8,12 @@ import { access, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
+import type { Engine } from '../../../src/engines/contract.ts';
+import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
 import { kernelLimits } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import {
@@ -163,6 +166,14 @@ describe('control files', () => {
     expect((await readdir(folder)).toSorted()).toEqual(['note', 'start', 'token']);
   });
 
+  it('are open inside where the command of an image reads them, and closed to other users of the host', async () => {
+    const { id } = subject.spec();
+    const folder = path.join(await fixture.hostFolder(), 'control-files');
+    await makeControlFiles(folder).write(id, [control('env', 'open', 0o644)], deadline());
+    const modesOf = [folder, path.join(folder, id)].map(async (at) => (await stat(at)).mode & 0o777);
+    expect(await Promise.all(modesOf)).toEqual([0o700, 0o755]);
+  });
+
   it('can not leave their folder by name', async () => {
     for (const name of ['../x', '/etc/x', '.x', 'a/b', '']) {
       const spec = subject.spec({ files: [control(name, 'x')] });
@@ -184,6 +195,21 @@ describe('isolation', () => {
     expect([field('NoNewPrivs'), field('Seccomp')]).toEqual(['1', '2']);
     expect((await subject.exec(spec.id, 'df', '-k', '/dev/shm')).stdout).toMatch(/\s131072\s/);
     expect((await subject.exec(spec.id, 'mknod', '/tmp/x', 'c', '1', '3')).exitCode).not.toBe(0);
+  });
+
+  it('lets set-uid programs give the rights of root inside where the operator allows sudo', async () => {
+    const users = 'root::0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\n';
+    const prepare = `rm /bin/su; cp /bin/busybox /bin/su; chmod 4755 /bin/su; printf '${users}' >/etc/passwd`;
+    const idOf = async (engine: Engine): Promise<string> => {
+      const spec = subject.spec();
+      await engine.ensure(spec, deadline());
+      await subject.exec(spec.id, 'sh', '-c', prepare);
+      const asUser = { User: '1000', Cmd: ['/bin/su', '-c', 'id -u'], AttachStdout: true, Tty: true };
+      const exec = await fixture.docker.getContainer(containerName(spec.id)).exec(asUser);
+      return text(await exec.start({ Tty: true }));
+    };
+    expect(await idOf(fixture.make({ sudo: true }))).toBe('0\r\n');
+    expect(await idOf(fixture.engine)).not.toContain('0\r\n');
   });
 
   it('runs instances in one control group, which leaves processor, memory and processes to the host', async () => {

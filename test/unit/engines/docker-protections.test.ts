@@ -77,5 +77,7 @@ describe('an engine', () => {
       'no-new-privileges',
       ...(setsCallFilter ? [`seccomp=${instanceFilter}`] : []),
     ]);
+    const { HostConfig } = createOptions(specOf('sudo'), { ...context, sudo: true });
+    expect(HostConfig?.SecurityOpt).toEqual(setsCallFilter ? [`seccomp=${instanceFilter}`] : []);
   });
 });

@@ -201,6 +201,7 @@ describe('the configuration', () => {
     ['BERTH_INSTANCE_DNS', 'ns.example.org', /10\.0\.0\.53/],
     ['BERTH_CPUSETS', 'all', /on.*off/],
     ['BERTH_LXCFS', 'on', /auto.*off/],
+    ['BERTH_SUDO', 'yes', /on.*off/],
     ['BERTH_RUNTIMES', 'runsc', /cpu\.1=runsc,gpu\.1=kata/],
     ['BERTH_RUNTIMES', 'cpu.1=runsc,cpu.1=kata', /each type once/],
     ['BERTH_USER_NAMESPACES', 'yes', /on.*off/],

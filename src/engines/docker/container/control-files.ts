@@ -43,11 +43,13 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
 }
 
 /** Private unless all files are for every user inside. Root inside may read any owner's file. */
+export const folderModeOf = (files: readonly ControlFile[]): number =>
+  files.length > 0 && files.every(({ mode }) => (mode & 0o004) !== 0) ? 0o755 : 0o700;
+
 async function listOrMake(folder: string, files: readonly ControlFile[]): Promise<string[]> {
-  const isOpen = files.length > 0 && files.every(({ mode }) => (mode & 0o004) !== 0);
-  const mode = isOpen ? 0o755 : 0o700;
+  // The folder above stays closed to other users of the host.
   const created = await mkdir(folder, { recursive: true, mode: 0o700 });
-  await chmod(folder, mode);
+  await chmod(folder, folderModeOf(files));
   if (created !== undefined) return [];
   return readdir(folder);
 }

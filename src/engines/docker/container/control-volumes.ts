@@ -18,7 +18,7 @@ import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { ControlFile } from '../../contract.ts';
 import { containerName, labels, labelsOf } from '../../labels.ts';
-import { requireFileNames, type ControlFiles } from './control-files.ts';
+import { folderModeOf, requireFileNames, type ControlFiles } from './control-files.ts';
 
 const FOLDER = '/control';
 const FRESH = '.new';
@@ -167,13 +167,12 @@ export function makeControlVolumes({ client, installation, ...helper }: ControlV
   };
 }
 
-/** Private: a notebook's token is among the files. Root inside may read any owner's file. */
 async function tarOf(files: readonly ControlFile[], folder: string): Promise<Buffer> {
   const tar = pack();
   const whole = buffer(tar);
   const top = `${FOLDER.slice(1)}/`;
   for (const name of folder === '' ? [top] : [top, `${top}${folder}`])
-    tar.entry({ name, type: 'directory', mode: 0o700, mtime: new Date(0) });
+    tar.entry({ name, type: 'directory', mode: folderModeOf(files), mtime: new Date(0) });
   for (const { name, mode, content } of files) tar.entry({ name: `${top}${folder}${name}`, mode }, content);
   tar.finalize();
   return whole;

@@ -28,6 +28,7 @@ export interface CreateContext {
   network: string;
   controlFolder: string;
   toolsFolder?: string | undefined;
+  sudo?: boolean;
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
   imageEnv?: readonly string[];
@@ -45,6 +46,7 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
     controlFolder,
     toolsFolder,
     dockerSocketFolder,
+    sudo = false,
     gpuIds,
     gpuNodes = [],
     processors,
@@ -85,7 +87,10 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       // The default is 1024 or unlimited: too few for data loaders, or slow for close-all loops.
       ...openFilesOf(spec, host, 65_536),
       CapDrop: ['NET_RAW', 'MKNOD'],
-      SecurityOpt: ['no-new-privileges', ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : [])],
+      SecurityOpt: [
+        ...(sudo ? [] : ['no-new-privileges']),
+        ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : []),
+      ],
       ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
       // Entry points of many images expect to be process 1.
       Init: host.hasInit && spec.imageCommand === undefined,

@@ -36,6 +36,7 @@ import type { DockerInside } from './docker-inside.ts';
 import { socketFolder } from './docker-inside-options.ts';
 import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
+import { giveMounts } from './give-mounts.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
 import { listProcessors, type Processors } from './processors.ts';
 import type { ShownSizes } from './shown-sizes.ts';
@@ -55,6 +56,7 @@ export interface EnsureDeps {
   networks: Networks;
   files: ControlFiles;
   idMappedMounts: IdMappedMounts;
+  sudo: boolean;
   daemons: DockerInside;
   tools: Tools;
   sizes: ShownSizes;
@@ -195,7 +197,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
 type RequestOf = ReturnType<typeof makeRequest>;
 
 /** Makes the folders that the container mounts, and its create request. */
-function makeRequest({ installation, files, idMappedMounts, tools, processors }: EnsureDeps) {
+function makeRequest({ installation, files, idMappedMounts, sudo, tools, processors }: EnsureDeps) {
   return async (
     { spec, network, facts }: Attempt,
     grants: Pick<CreateContext, 'gpuIds' | 'gpuNodes' | 'imageEnv' | 'dockerSocketFolder'>,
@@ -207,6 +209,7 @@ function makeRequest({ installation, files, idMappedMounts, tools, processors }:
       network,
       controlFolder,
       toolsFolder,
+      sudo,
       processors: processors.choose(spec, facts),
       host: facts,
       ...grants,
@@ -327,6 +330,7 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
   return async (id: string, { spec, signal }: Attempt, { hasRun }: { hasRun: boolean }): Promise<void> => {
     const start = (): Promise<unknown> => call(signal, (abortSignal) => docker.getContainer(id).start({ abortSignal }));
     try {
+      if (!hasRun && spec.imageCommand !== undefined) await giveMounts(client, id, writableTargets(spec), signal);
       await start().catch(async (error: unknown) => {
         if (!isNetworkGone(error)) throw error;
         await networks.restore(spec.ownerId, signal);
@@ -342,6 +346,9 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
     }
   };
 }
+
+const writableTargets = ({ mounts }: EngineSpec): string[] =>
+  mounts.filter(({ readOnly }) => !readOnly).map(({ target }) => target);
 
 function portFault(error: unknown, spec: EngineSpec, hasRun: boolean): EngineFault | null {
   const nodePorts = spec.nodePorts.map(({ nodePort }) => nodePort);
