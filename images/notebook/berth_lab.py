@@ -10,9 +10,10 @@ Shortens the time from the page to the first output of a cell, as an extension o
   is read once, until packages change.
 - JupyterLab asks for language servers; without jupyter-lsp the answer is that there are none, not a
   404 in the browser's console.
-- Scripts and fonts of the page come from the gateway, at an address that all instances with the same
-  build share, if the gateway says that it has this build: a browser has them from another instance,
-  compiled. Requests that come another way, and other builds, use the instance's own files.
+- Scripts and fonts of the page and of the image's extensions come from the gateway, at an address
+  that all instances with the same build share, if the gateway says that it has this build: a browser
+  has them from another instance, compiled. Requests that come another way, other builds, and a page
+  with other extensions use the instance's own files.
 """
 import importlib.metadata
 import importlib.util
@@ -25,6 +26,7 @@ import threading
 
 MODULE = "ipykernel_launcher"
 UNUSED_S = 600
+PAGE = "/usr/share/jupyter/berth-page.html"
 OF_IMAGE = (
     "The JupyterLab that was installed here does not start: this is the image's own. "
     "See /var/log/berth/notebook.log.1; pip install --force-reinstall jupyterlab may mend it, from the next restart on."
@@ -48,13 +50,33 @@ def _bundle(static_dir):
     return found and found[1]
 
 
+def _extensions(page_config):
+    return {(extension["name"], extension["load"]) for extension in page_config["federated_extensions"]}
+
+
+def _extensions_of_image():
+    """Those of the page that the image brings (page.sh); None while it is made."""
+    try:
+        with open(PAGE) as file:
+            found = re.search(r'<script id="jupyter-config-data" type="application/json">(.*?)</script>', file.read())
+    except FileNotFoundError:
+        return None
+    return _extensions(json.loads(found[1]))
+
+
 def _configure_page(handler, page_config):
     """A hook of JupyterLab's page. The gateway sends X-Berth-Lab with what it has."""
     if "BERTH_JUPYTER_OF_IMAGE" in os.environ:
         page_config = {**page_config, "berthNotice": OF_IMAGE}
     offered = handler.request.headers.get("X-Berth-Lab", "").split()
     bundle = _bundle(handler.extensionapp.static_dir) if offered else None
-    return {**page_config, "fullStaticUrl": f"/.berth/lab/{bundle}"} if bundle in offered else page_config
+    if bundle not in offered:
+        return page_config
+    page_config = {**page_config, "fullStaticUrl": f"/.berth/lab/{bundle}"}
+    image = _extensions_of_image()
+    if image is None or _extensions(page_config) <= image:
+        page_config["fullLabextensionsUrl"] = f"/.berth/lab/{bundle}/extensions"
+    return page_config
 
 
 class EntryPoints:

@@ -40,14 +40,16 @@ printf '{"@jupyterlab/docmanager-extension:plugin":{"autosaveInterval":10}}\n' \
   >"$root/etc/jupyter/labconfig/default_setting_overrides.json"
 chmod -R u=rwX,go=rX "$labs" "$root/$site/kept_output.py" "$root/$site/berth_lab.py" "$root/etc/jupyter"
 
-# Names this build of the page for the gateway, which serves it to all instances (berth_lab.py). A
-# page of another build replaces the file, and with it the name.
-(
-  cd "$root$prefix/share/jupyter/lab/static"
-  bundle=$(find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c -32)
-  sed -i "s/<head>/&<!-- berth-bundle $bundle -->/" index.html
-  grep -q "berth-bundle $bundle" index.html
+# Names this build of the page and of its extensions for the gateway, which serves it to all
+# instances (berth_lab.py). A page of another build replaces the file, and with it the name.
+static=$root$prefix/share/jupyter/lab/static
+build=$(
+  cd "$root"
+  find "${prefix#/}/share/jupyter/lab/static" "${prefix#/}/share/jupyter/labextensions" usr/share/jupyter/labextensions \
+    -type f 2>/dev/null | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c -32
 )
+sed -i "s/<head>/&<!-- berth-bundle $build -->/" "$static/index.html"
+grep -q "berth-bundle $build" "$static/index.html"
 
 # 'pip install' works in Debian's Python, too. It writes to /usr/local.
 printf '[global]\nbreak-system-packages = true\nroot-user-action = ignore\n' >"$root/etc/pip.conf"
@@ -60,6 +62,10 @@ if [ $prefix = /opt/venv ]; then
   cp "$part/jupyter-of-image.sh" "$root/opt/jupyter/start"
   chmod 0755 "$root/opt/jupyter/start"
 fi
+
+cp "$part/page.sh" "$root/tmp/page.sh"
+chroot "$root" env PATH=$prefix/bin:/usr/bin:/bin sh /tmp/page.sh "$build"
+rm "$root/tmp/page.sh"
 
 # Instances share the image, so it holds no host key; Berth makes one for each instance.
 rm -f "$root"/etc/ssh/ssh_host_*

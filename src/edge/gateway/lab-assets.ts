@@ -1,10 +1,11 @@
 /**
- * Scripts and fonts of JupyterLab, at `/.berth/lab/<build>/<file>`: browsers keep them for later
- * instances with the same build. Public, and copied out of the image that Berth built, never out of
- * an instance. `X-Berth-Lab` names the builds to notebooks (`images/notebook/berth_lab.py`).
+ * Scripts and fonts of JupyterLab, at `/.berth/lab/<build>/<file>`, and of its extensions, below
+ * `extensions/`: browsers keep them for later instances with the same build. Public, and copied out
+ * of the image that Berth built, never out of an instance. `X-Berth-Lab` names the builds to
+ * notebooks (`images/notebook/berth_lab.py`).
  */
 import { readdir, readFile } from 'node:fs/promises';
-import { extname, join } from 'node:path';
+import { extname, join, relative } from 'node:path';
 import { accepts } from '../http/compression.ts';
 import { badRequest, noSuchFile, sendAnswer } from './answers.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
@@ -33,6 +34,18 @@ interface Build {
 
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
+const textOf = (file: string): Promise<string> => readFile(file, 'utf8').catch(() => '');
+
+/** Names of regular files, relative to the folder; below `part` with those of its folders. */
+async function filesIn(folder: string, part?: string): Promise<string[]> {
+  const at = join(folder, part ?? '');
+  const recursive = part !== undefined;
+  const entries = await readdir(at, { withFileTypes: true, recursive }).catch(() => []);
+  return entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => relative(folder, join(parentPath, name)));
+}
+
 export interface LabAssetsDeps {
   folder: string | null;
   elapsed: () => number;
@@ -46,6 +59,8 @@ export class LabAssets {
   readonly #idle: IdleTimeouts;
   readonly #clientIdleMs: number;
   #builds: ReadonlyMap<string, Build> = new Map();
+  /** Pages by image (`start-page.ts`). */
+  #pages: ReadonlyMap<string, string> = new Map();
   #readAtMs = -Infinity;
   #reading: Promise<void> = Promise.resolve();
 
@@ -60,6 +75,11 @@ export class LabAssets {
   offer(): string[] {
     void this.#reread();
     return this.#builds.size === 0 ? [] : ['X-Berth-Lab', [...this.#builds.keys()].join(' ')];
+  }
+
+  async page(image: string): Promise<string | undefined> {
+    if (!this.#pages.has(image)) await this.#reread();
+    return this.#pages.get(image);
   }
 
   async answer(req: ClientRequest, res: ClientResponse, head: Head, path: string): Promise<void> {
@@ -104,17 +124,22 @@ export class LabAssets {
 
   async #read(versions: string): Promise<void> {
     const builds = new Map<string, Build>();
+    const pages = new Map<string, string>();
     for (const version of await namesIn(versions)) {
+      const [image, page] = await Promise.all(
+        ['image', 'page.html'].map((name) => textOf(join(versions, version, name))),
+      );
+      if (image && page) pages.set(image, page);
       const lab = join(versions, version, 'lab');
       for (const name of (await namesIn(lab)).filter((one) => BUILD.test(one) && !builds.has(one))) {
         const folder = join(lab, name);
         const known = this.#builds.get(name);
-        const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-        const files = new Set(entries.filter((entry) => entry.isFile()).map((entry) => entry.name));
+        const files = new Set([...(await filesIn(folder)), ...(await filesIn(folder, 'extensions'))]);
         builds.set(name, known?.folder === folder ? known : { folder, files, contents: known?.contents ?? new Map() });
       }
     }
     this.#builds = builds;
+    this.#pages = pages;
   }
 }
 

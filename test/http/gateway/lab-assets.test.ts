@@ -42,6 +42,9 @@ async function withAssets(more: Parameters<typeof start>[0] = {}): Promise<Start
   await writeFile(join(build, 'font.woff2'), 'font');
   await writeFile(join(build, 'page.html'), SECRET);
   await writeFile(join(build, 'deeper/start.js'), SECRET);
+  await mkdir(join(build, 'extensions/@some/one/static'), { recursive: true });
+  await writeFile(join(build, 'extensions/@some/one/static/entry.js'), SCRIPT);
+  await writeFile(join(build, 'extensions/@some/one/package.json'), SECRET);
   await symlink('../../../../secret.js', join(build, 'link.js'));
   let nowMs = 1_000_000;
   const harness = await start({ toolsFolder: folder, elapsed: () => nowMs, ...more });
@@ -75,6 +78,7 @@ test('a script of JupyterLab is sent to anybody, compressed, and to be kept for 
   expect(plain.headers).toMatchObject({ etag: `"${BUILD}"`, 'accept-ranges': 'none' });
   expect(plain.headers['content-encoding']).toBeUndefined();
   expect((await ask(harness, `${AT}/font.woff2`)).headers['content-type']).toBe('font/woff2');
+  expect((await ask(harness, `${AT}/extensions/@some/one/static/entry.js`)).body).toBe(SCRIPT);
 });
 
 test('HEAD has no body, a known ETag gets 304, other methods 405', async () => {
@@ -104,6 +108,7 @@ test('nothing but listed files of a build is found', async () => {
     '/page.html',
     '/link.js',
     '/deeper/start.js',
+    '/extensions/@some/one/package.json',
     '/start.js.gz',
     '/start.js/',
     '/none.js',

@@ -5,7 +5,7 @@
  * mounted read-only at `/opt/berth`. A container without network copies the tools out of a default
  * image, once per version of that image (decision 27). The folder holds this version and the one
  * before, so running instances see new ones; `bin` is a symlink, replaced by a rename.
- * The gateway serves `versions/<version>/lab` (`src/edge/gateway/lab-assets.ts`).
+ * The gateway serves `versions/<version>/lab` and `page.html` (`src/edge/gateway/lab-assets.ts`).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
@@ -42,11 +42,22 @@ done
 static=/opt/venv/share/jupyter/lab/static
 [ -e $static ] || static=/usr/local/share/jupyter/lab/static
 build=$(sed -n 's/.*<!-- berth-bundle \\([0-9a-f]*\\) -->.*/\\1/p' $static/index.html)
-mkdir -p "/out/made/lab/\${build:?}"
+lab=/out/made/lab/\${build:?}
+mkdir -p "$lab/extensions"
 for file in $static/*.js $static/*.ttf $static/*.woff $static/*.woff2; do
-  [ ! -e "$file" ] || cp "$file" "/out/made/lab/$build"
+  [ ! -e "$file" ] || cp "$file" "$lab"
 done
-gzip -n -k "/out/made/lab/$build"/*.js "/out/made/lab/$build"/*.ttf
+for folder in \${static%/lab/static}/labextensions /usr/share/jupyter/labextensions; do
+  [ ! -d "$folder" ] || find "$folder" -path '*/static/*.js' | while read -r file; do
+    mkdir -p "$lab/extensions$(dirname "\${file#"$folder"}")"
+    cp "$file" "$lab/extensions\${file#"$folder"}"
+  done
+done
+find "$lab" -name '*.js' -exec gzip -n -k {} + -o -name '*.ttf' -exec gzip -n -k {} +
+if [ -e /usr/share/jupyter/berth-page.html ]; then
+  cp /usr/share/jupyter/berth-page.html /out/made/page.html
+  printf %s "$2" >/out/made/image
+fi
 chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/loader
 /out/made/lib/loader --library-path /out/made/lib /out/made/lib/rsync --version >/dev/null
 /out/made/lib/loader --list --library-path /out/made/lib /out/made/lib/sftp-server >/dev/null
@@ -166,7 +177,7 @@ function makeToolsCopier(
     const { rootless, userNamespace } = await host.facts(signal);
     const request = {
       Image: imageRef,
-      Entrypoint: ['/bin/sh', '-c', COLLECT, 'sh', path.posix.join(TOOLS_FOLDER, version)],
+      Entrypoint: ['/bin/sh', '-c', COLLECT, 'sh', path.posix.join(TOOLS_FOLDER, version), imageRef],
       Cmd: [],
       User: rootless ? '0' : `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`,
       Labels: labelsOf(installation, { kind: 'tools', id: '', ownerId: '', generation: 0 }),
