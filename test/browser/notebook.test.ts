@@ -237,12 +237,13 @@ longTest(
   300_000,
 );
 
-test('a browser opens JupyterLab by an API link, runs cells and loses nothing in a reload; the link works once', async () => {
-  const { instanceId } = await launchFirst(client, { name: 'browser' });
+test('a browser opens JupyterLab by a link of a launch under way, runs cells and loses nothing in a reload; the link works once', async () => {
+  // Copied out of the image at the start.
   await until(
-    () => client.getInstance({ instanceId }),
-    (one) => one.instance.notebook?.state === 'ready',
+    () => readdir(join(server.folder, 'tools')).catch((): string[] => []),
+    (names) => names.includes('bin'),
   );
+  const { instanceId } = await client.launch(await firstLaunchRequest(client, { name: 'browser' }));
   const { url } = await client.open({ instanceId });
 
   const browser = await launchBrowser();
@@ -250,7 +251,11 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
     const page = await browser.newPage();
     const errors: string[] = [];
     page.on('console', (said) => said.type() === 'error' && errors.push(`${said.text()} ${said.location().url}`));
-    await page.goto(url);
+    let documents = 0;
+    page.on('domcontentloaded', () => (documents += 1));
+    const fromImage = await page.goto(url);
+    // The image's page: an instance's sets a cookie.
+    expect(await fromImage?.headerValue('set-cookie')).toBeNull();
     expect(new URL(page.url()).pathname).toContain(`/notebook/${instanceId}/`);
     expect(page.url()).not.toContain('key=');
     await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
@@ -274,6 +279,7 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
     await page.locator('.jp-OutputArea-output .widget-slider', { hasText: 'number' }).waitFor({ timeout: 60_000 });
     // Nobody saves; the page does.
     await expect.poll(saved, { timeout: 60_000 }).toContain('IntSlider');
+    expect(documents, 'the page of the server is the same').toBe(1);
     await page.reload();
     await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
     await expect

@@ -25,6 +25,8 @@ export interface Answer {
   headers?: readonly string[];
   /** Reads a body of any size to its end: browsers send it before they follow a redirect. */
   readsBody?: true;
+  /** JupyterLab's page, in place of one of ours. */
+  page?: string;
 }
 
 const REASONS: { [status: number]: string } = {
@@ -368,7 +370,25 @@ const pagePolicy = (formAction: string): string =>
 const sentenceOf = ({ message, help = [] }: Answer): string =>
   help.length === 0 ? message : `${message}: ${help.join('; ')}`;
 
+/** The page has the rights of an instance's. */
+export const pageOfImage = (page: string): Answer => ({
+  status: 200,
+  code: 'internal',
+  title: 'JupyterLab',
+  message: 'the notebook starts',
+  page,
+});
+
+function renderedPage(page: string): { headers: string[]; body: Buffer } {
+  const body = Buffer.from(page, 'utf8');
+  const headers = ['Content-Type', 'text/html; charset=utf-8', 'Content-Length', String(body.length)];
+  headers.push('Cache-Control', 'no-store', 'Vary', 'Accept, Cookie', 'X-Content-Type-Options', 'nosniff');
+  headers.push('Content-Security-Policy', "frame-ancestors 'self'");
+  return { headers, body };
+}
+
 function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: Buffer } {
+  if (answer.page !== undefined) return renderedPage(answer.page);
   const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: sentenceOf(answer) })}\n`, 'utf8');
   const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');

@@ -75,6 +75,7 @@ import { clearCookies, makeOwnOrigin, type OwnOrigin } from './own-origin.ts';
 import { sandboxNotice } from './sandbox-notice.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
+import { authorizeStarted, startPage } from './start-page.ts';
 import { targetOf, trafficKind, type InstanceTarget, type PortAddress } from './routing.ts';
 import { isFree, tunnel } from './upgrade.ts';
 import { targetOfButton, WAKE_PATH } from './wake-answers.ts';
@@ -434,6 +435,8 @@ export class Gateway {
     }
     if (authorized.owner && isNavigation(head, method))
       authorized.setCookie ??= cookieOfApp(head.cookies, target, isSecure(ownOrigin));
+    const page = await startPage(this.#labAssets, authorized, { ...incoming, target });
+    if (page !== null) return { refused: page };
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);
       if (wasHeld) return { refused: notRunning(route.status, this.#admission.apiUrl) };
@@ -458,7 +461,8 @@ export class Gateway {
   #authorize(asked: Asked, { credentials }: Connection, sender: Sender): Promise<Admission> {
     const ownOrigin = this.#ownOrigin(sender, asked.target.mount === 'host');
     const from = (): string => clientAddressOf(sender, this.#proxies);
-    return authorize(this.#admission, { ...asked, credentials, ownOrigin, from });
+    const admit = () => authorize(this.#admission, { ...asked, credentials, ownOrigin, from });
+    return authorizeStarted(this.#labAssets, asked, admit, () => this.#stopping);
   }
 
   async #wakeByButton(head: Head, url: string, connection: Connection): Promise<Answer> {

@@ -43,6 +43,7 @@ const route = z.object({
   sshFront: z.boolean(),
   notebook: z.object({ state: z.string(), text: z.string() }).nullable(),
   wake: z.enum(wakers).default('off'),
+  startingImage: z.string().optional(),
 });
 
 const region = z.object({

@@ -32,6 +32,30 @@ onBothEngines('the notebook server', (open) => {
     expect((await world.until(id, hasStatus('Stopped'))).notebook).toBe(null);
   });
 
+  test('tells the gateway its image during a launch, and not during a start', async () => {
+    const world = await makeWorld(await open());
+    const { instances, forwarding } = world.running.control;
+    const startingImage = async (id: string) => (await forwarding.route(id))?.startingImage;
+    const id = await launched(world);
+    expect(await startingImage(id)).toMatch(/./);
+    const byCommand = await instances.launch(world.caller, { ...world.launchInput(), runImageCommand: true }, null);
+    expect(await startingImage(byCommand.instanceId)).toBeUndefined();
+    await world.until(id, inState('ready'));
+    await expect.poll(() => startingImage(id)).toBeUndefined();
+    await instances.stop(world.caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    await instances.start(world.caller, { instanceId: id }, null);
+    expect(await forwarding.route(id)).toMatchObject({ status: 'Starting', startingImage: undefined });
+  });
+
+  test('does not tell it while a launch waits for capacity', async () => {
+    const world = await makeWorld(await open());
+    world.engine.misbehave(({ verb }) => (verb === 'ensure' ? { mode: 'failBefore', kind: 'no_capacity' } : undefined));
+    const id = await launched(world);
+    await world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason !== '');
+    expect((await world.running.control.forwarding.route(id))?.startingImage).toBeUndefined();
+  });
+
   test('fails with its last line, for the gateway too, secrets hidden', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world, '0ms berth: notebook failed 1 bad token tell-me');

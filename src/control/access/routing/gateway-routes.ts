@@ -6,6 +6,7 @@ import { makeCache } from '../../../async/cache.ts';
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/kernel/ids.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
+import type { InstanceStatus } from '../../../domain/compute/instance-states.ts';
 import { effectiveAccess, SSH_PORT, type AccessByPort } from '../../../domain/access/port-access.ts';
 import type { Engine } from '../../../engines/contract.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
@@ -20,6 +21,8 @@ import type { TaskDeps, UseCaseDeps } from '../../kernel/ports.ts';
 /** Maximum delay of changes by other processes. */
 const FRESH_MS = 1_000;
 const MAX_CACHED = 20_000;
+
+const LAUNCHING: ReadonlySet<InstanceStatus> = new Set(['Initializing', 'Starting']);
 
 interface CachedRoute {
   route: GatewayRoute | null;
@@ -53,7 +56,15 @@ async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }:
     sshFront: instance.observed.sshFront && instance.desired === 'running',
     notebook: notebook && { state: notebook.state, text: notebook.text },
     wake: wakeOf(row).by,
+    startingImage: startingImageOf(instance),
   };
+}
+
+function startingImageOf({ desired, operation, observed, spec }: Instance): string | undefined {
+  const { status, diagnosis, notebook } = observed;
+  const starts = status === 'Running' ? notebook?.state === 'starting' : LAUNCHING.has(status) && diagnosis === '';
+  const isLaunch = desired === 'running' && operation.kind === 'launch' && !spec.runImageCommand;
+  return isLaunch && starts ? spec.image.ref : undefined;
 }
 
 function publishedPorts({ nodePorts, observed }: Instance, host: string): [number, string][] {

@@ -76,8 +76,10 @@ export interface GatewayRoute {
   sshFront: boolean;
   /** State and last log line of the notebook server; null: unknown. */
   notebook: { state: string; text: string } | null;
-  /** Whose requests start it while it is stopped. */
+  /** Callers whose requests start it while it is stopped. */
   wake: Waker;
+  /** Image of a launch, until its notebook is ready; absent: it waits, fails or has no notebook. */
+  startingImage?: string | undefined;
 }
 
 export interface SshIdentity {
