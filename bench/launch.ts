@@ -51,6 +51,9 @@ export async function until(
 const seen = (berth: Berth, instanceId: string, status: string, phase: string): Promise<null> =>
   berth.child.ask({ instanceId, status, phase, deadlineMs: LAUNCH_DEADLINE_MS }, z.null());
 
+export const isRunning = (berth: Berth, instanceId: string): Promise<null> =>
+  seen(berth, instanceId, 'Running', 'Ready');
+
 export async function launched(
   berth: Berth,
   client: Client,
@@ -58,7 +61,7 @@ export async function launched(
 ): Promise<{ id: string; readyMs: number }> {
   const beganMs = performance.now();
   const { instanceId: id } = await client.launch({ ...launchBody(berth), instanceTypeId });
-  await seen(berth, id, 'Running', 'Ready');
+  await isRunning(berth, id);
   return { id, readyMs: performance.now() - beganMs };
 }
 
