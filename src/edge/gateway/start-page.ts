@@ -16,7 +16,8 @@ import { isNavigation } from './share-token.ts';
 const PLACEHOLDER = 'notebook-00000000-0000-0000-0000-000000000000';
 const LOOK_MS = 20;
 const LONGEST_LOOK_MS = 500;
-const PATIENCE_MS = 30_000;
+const HOLD_MS = 30_000;
+const PATIENCE_MS = 60_000;
 const RETRY_MS = 200;
 
 /**
@@ -96,7 +97,7 @@ export async function authorizeStarted(
   for (;;) {
     const admission = await authorize();
     if ('refused' in admission || admission.route.running || isNavigation(head, method)) return admission;
-    if (waitedMs > PATIENCE_MS || isOver() || (await pageOf(pages, admission, target)) === undefined) return admission;
+    if (waitedMs > HOLD_MS || isOver() || (await pageOf(pages, admission, target)) === undefined) return admission;
     const waitMs = Math.min(Math.max(LOOK_MS, waitedMs / 10), LONGEST_LOOK_MS);
     waitedMs += waitMs;
     await delay(waitMs);
