@@ -121,11 +121,15 @@ export async function start(options: {
       shell.child.stdin?.end(`${line}\n`);
       return (await shell).stdout;
     },
-    async http(path: string, init: RequestInit = {}, credential = `token ${token}`): Promise<Response> {
+    async http(
+      path: string,
+      init: RequestInit & { headers?: Record<string, string> } = {},
+      credential = `token ${token}`,
+    ): Promise<Response> {
       return fetch(`http://${await address()}:8888${baseUrl}${path}`, {
         redirect: 'manual',
         ...init,
-        headers: { authorization: credential, 'content-type': 'application/json' },
+        headers: { authorization: credential, 'content-type': 'application/json', ...init.headers },
       });
     },
     /** Returns the first output of the code in a new kernel. */
