@@ -7,13 +7,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox, type ImageFile } from '../engines/docker-fixture.ts';
-import { docker } from '../../fixtures/server-process.ts';
+import { docker, until } from '../../fixtures/server-process.ts';
+import { makeSshUser } from '../../fixtures/ssh-user.ts';
 import { shell } from './container-shell.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 
@@ -166,6 +167,24 @@ test('user 1000 with a PATH and home of its own: its command runs as it is, with
   expect(await consoleOf(id)).toContain("home /srv/ann color it's blue");
   const { ports } = await inside.client.listPorts({ instanceId: id });
   expect(ports).toMatchObject([{ port: 8000, access: 'owner' }]);
+
+  const person = await makeSshUser();
+  onTestFinished(() => person.remove());
+  await inside.client.createSshKey({ name: randomUUID(), publicKey: person.publicKey });
+  await inside.client.restart({ instanceId: id });
+  await until(
+    () => consoleOf(id),
+    (lines) => lines.split('home /srv/ann').length === 3,
+  );
+  const { instanceSpecInfo } = await inside.sees(id, { status: 'Running', phase: 'Ready' });
+  const { nodePort } = instanceSpecInfo.nodePorts.find(({ port }) => port === 22) ?? expect.fail();
+  const said = await person.sh(nodePort, `$SSH 'id -u; echo $COLOR; ls /data'`);
+  expect(said).toMatchObject({ code: 0, stdout: "0\nit's blue\nown\n" });
+
+  const refused = { status: 400, message: expect.stringContaining('must be empty') };
+  await expect(inside.client.updateInstance({ instanceId: id, startCommand: 'true' })).rejects.toMatchObject(refused);
+  for (const scripts of [{ initScript: 'true' }, { startCommand: 'true' }])
+    await expect(inside.launch({ imageId, runImageCommand: true, ...scripts })).rejects.toMatchObject(refused);
 });
 
 test('an entry point that must be process 1 is process 1, and its end is a start as for others', async () => {

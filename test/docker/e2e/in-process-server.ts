@@ -40,10 +40,7 @@ import {
 
 /** Fields in which a launch differs from the default. */
 export type LaunchOptions = Partial<
-  Pick<
-    LaunchRequest,
-    'imageId' | 'instanceConfiguration' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'
-  >
+  Pick<LaunchRequest, 'imageId' | 'startCommand' | 'remoteStorages' | 'nodePorts' | 'runImageCommand' | 'environment'>
 > & {
   initScript?: string;
 };
