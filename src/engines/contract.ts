@@ -461,6 +461,12 @@ export interface Engine {
   joinNetwork(id: InstanceId, signal: AbortSignal): Promise<InstanceNetwork>;
 
   /**
+   * Text of `/proc/net/tcp` and `tcp6` of the instance's network, without a program of its image;
+   * absent, or null: cannot. Faults: `not_found` (not running).
+   */
+  tcpTables?(id: InstanceId, signal: AbortSignal): Promise<string | null>;
+
+  /**
    * Listens on a Unix socket under `/etc/berth/` until `close` or the end of the run. Root inside
    * may connect, 64 connections at once. Faults: `not_found` (not running), `rejected` (also
    * without `capabilities.listenUnix`).

@@ -1,6 +1,6 @@
 /** Acts are done once, for the account that the page shows, and dialogs give the focus back. */
 import { expect, test } from 'vitest';
-import { firstLaunchRequest } from '../fixtures/first-launch.ts';
+import { firstLaunchRequest, launchFirst } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD, until } from '../fixtures/server-process.ts';
 import { seriousFindings, useConsoleServer, visit } from './console-server.ts';
@@ -163,6 +163,69 @@ longTest('the focus is back on what opened a dialog when it closes', async () =>
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     expect(await page.evaluate('document.activeElement.closest("button")?.innerText')).toContain('New volume');
+  } finally {
+    await context.close();
+  }
+});
+
+test('ports on which programs listen are offered, those on loopback by a click that says so', async () => {
+  const { username, client } = await server.newAccount();
+  const initScript = '# berth-sim: listen 7000 http\n# berth-sim: listen 7001 http on loopback';
+  const { instanceId } = await launchFirst(client, { name: 'app', initScript, nodePorts: [] });
+  const listening = {
+    instanceId,
+    ports: [
+      { port: 7000, onLoopback: false },
+      { port: 7001, onLoopback: true },
+    ],
+  };
+  expect(await client.listListeningPorts({ instanceId })).toEqual(listening);
+  const { context, page } = await visit(server, username);
+  const accessOf = async (port: number) =>
+    (await client.listPorts({ instanceId })).ports.find((one) => one.port === port)?.access;
+  try {
+    await page.goto(`${server.server.apiUrl}/instances/${instanceId}?tab=ports`);
+    const opened = context.waitForEvent('page');
+    await page.getByRole('button', { name: 'Open port 7000' }).click();
+    await (await opened).getByText('"simulated":true').waitFor();
+    const onLoopback = page.getByRole('group', { name: 'Programs on port 7001' });
+    await onLoopback.getByText('on 127.0.0.1 or ::1 only').waitFor();
+    expect(await accessOf(7001)).toBeUndefined();
+    await onLoopback.getByRole('button', { name: 'Open port 7001 to me alone' }).click();
+    await expect.poll(() => accessOf(7001)).toBe('loopback');
+    await onLoopback.waitFor({ state: 'detached' });
+    // The gateway's page leads here.
+    await page.goto(`${server.server.apiUrl}/instances/${instanceId}?tab=ports&loopback=7002`);
+    await page.getByText('A program listens on port 7002 on loopback only').waitFor();
+    await page.getByRole('button', { name: 'Open port 7002 to me alone' }).click();
+    await expect.poll(() => accessOf(7002)).toBe('loopback');
+    expect(await seriousFindings(page)).toEqual([]);
+  } finally {
+    await context.close();
+  }
+});
+
+longTest('a stopped instance starts when its owner opens the notebook, by the setting of the console', async () => {
+  const { username, client } = await server.newAccount();
+  const { instanceId } = await launchFirst(client, { name: 'asleep', initScript: '', nodePorts: [] });
+  const { url } = await client.open({ instanceId });
+  const status = async () => (await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status;
+  await client.stop({ instanceId });
+  await until(status, (now) => now === 'Stopped');
+  const { context, page } = await visit(server, username);
+  const notebook = `${server.server.gatewayUrl}/notebook/${instanceId}/`;
+  try {
+    await page.goto(url);
+    await page.getByText('The instance is not running').waitFor();
+    await page.goto(`${server.server.apiUrl}/instances/${instanceId}?tab=settings`);
+    const card = page.getByRole('region', { name: 'Start on request' });
+    await card.getByLabel('Started by requests of').selectOption('owner');
+    await card.getByRole('button', { name: 'Save' }).click();
+    await expect.poll(async () => (await client.wake({ instanceId })).by).toBe('owner');
+    await page.goto(notebook);
+    await page.getByText(/It costs \$[\d.]+ an hour while it runs/).waitFor();
+    await page.getByText('"simulated":true').waitFor();
+    expect(await status()).toBe('Running');
   } finally {
     await context.close();
   }

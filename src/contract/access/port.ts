@@ -57,6 +57,15 @@ export const portListAnswer = answer('ListPortsAnswer', {
   ports: z.array(listedPort).describe('Ports of the instance'),
 });
 
+const listener = answer('ListeningPort', {
+  port: integer('Port inside the instance'),
+  onLoopback: flag('Whether programs listen on 127.0.0.1 or ::1 only: the access `loopback` reaches those'),
+});
+export const listeningAnswer = answer('ListListeningPortsAnswer', {
+  instanceId: text('Instance ID'),
+  ports: z.array(listener).describe('By port'),
+});
+
 export const shareRequest = request('SharePortRequest', {
   instanceId: id.describe('Instance ID'),
   port,
@@ -94,6 +103,10 @@ export const portRoutes = {
   }),
   listPorts: readRoute('/instance/port/list', instanceIdBody, portListAnswer, {
     summary: 'List the ports in nodePorts and those with a setting or link, with access and URLs',
+  }),
+  listListeningPorts: readRoute('/instance/port/listening', instanceIdBody, listeningAnswer, {
+    summary:
+      'List the ports on which programs inside a running instance listen, without ssh, the notebook, and ports above 32767 on loopback',
   }),
   sharePort: jsonRoute('/instance/port/share', shareRequest, shareAnswer, {
     idempotent: true,

@@ -21,6 +21,7 @@ import { makeStopPolicies, type StopPolicies } from './auto-stop/stop-policy.ts'
 import { makeTimedStop } from './auto-stop/timed-stops.ts';
 import { makeDeleteAccounts } from './delete-accounts.ts';
 import { makeCommands, type Commands } from './inside/commands.ts';
+import { makeListening, type Listening } from './inside/listening.ts';
 import { makeLogs, type Logs } from './inside/logs/logs.ts';
 import { makeFigures, type Figures } from './inside/metrics/figures.ts';
 import { makeNotebookBar, type NotebookBar } from './inside/notebook-bar.ts';
@@ -78,6 +79,7 @@ export interface ComputeUseCases {
   environments: Environments;
   figures: Figures;
   instances: Instances;
+  listening: Listening;
   logs: Logs;
   metrics: Metrics;
   notebookBar: NotebookBar;
@@ -196,6 +198,7 @@ function useCasesOf(deps: Parts, logs: ComputeUseCases['logs']): ComputeUseCases
     metrics: makeMetrics(deps),
     figures: makeFigures(deps),
     notebookBar: makeNotebookBar(deps),
+    listening: makeListening(deps),
     logs,
     quotes: makeQuotes(deps),
     templates: makeTemplates(deps),

@@ -53,6 +53,7 @@ import { makeFirewall } from './network/firewall.ts';
 import type { LinkLocal } from './network/firewall-rules.ts';
 import { makeSpareProcesses } from './exec/spare-processes.ts';
 import { joinNetwork } from './network/joins.ts';
+import { readTcpTables } from './network/tcp-tables.ts';
 import { makeRelay } from './network/relay.ts';
 import { makeNetworks } from './network/networks.ts';
 import { makeInventory } from './container/inventory.ts';
@@ -184,6 +185,11 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
         throw lacking(`Berth cannot enter the networks of this container engine: ${NO_JOINS}`);
       }
       return joinNetwork(id, await getRunning(id, signal), { nsenter, runEnds });
+    },
+
+    async tcpTables(id, signal) {
+      const { nsenter } = await host.facts(signal);
+      return nsenter === null ? null : readTcpTables(await getRunning(id, signal), nsenter, signal);
     },
 
     async listenUnix(id, onConnection, signal) {

@@ -126,7 +126,7 @@ function limitFile({ spec }: Container, file: string): string | undefined {
 
 const COLUMNS = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
 
-/** `/proc/net/tcp` and `tcp6` with sshd and the script's sessions. */
+/** `/proc/net/tcp` and `tcp6` with sshd, and the script's listeners and sessions. */
 function connectionTable(container: Container, file: string, nowMs: number): string | undefined {
   if (file === '/proc/net/tcp6') return COLUMNS;
   if (file !== '/proc/net/tcp') return undefined;
@@ -135,7 +135,11 @@ function connectionTable(container: Container, file: string, nowMs: number): str
   const sessions = Array.from({ length: useOf(container, 'ssh', nowMs) }, (_, at) =>
     line(at + 1, `020011AC:0016 010011AC:${(50_000 + at).toString(16).toUpperCase()}`, '01'),
   );
-  return [COLUMNS, line(0, '00000000:0016 00000000:0000', '0A'), ...sessions].join('');
+  const listening = [...container.script.listens].map(([port, { onLoopback }], at) => {
+    const address = onLoopback ? '0100007F' : '00000000';
+    return line(100 + at, `${address}:${port.toString(16).toUpperCase().padStart(4, '0')} 00000000:0000`, '0A');
+  });
+  return [COLUMNS, line(0, '00000000:0016 00000000:0000', '0A'), ...listening, ...sessions].join('');
 }
 
 async function cat({ container, nowMs }: CommandContext, file: string): Promise<Outcome> {

@@ -24,6 +24,7 @@ import {
   type Subject,
   type SpecOptions,
 } from '../../conformance/subject.ts';
+import { listenersOf } from '../../../src/domain/access/listeners.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { longTest } from '../../fixtures/long-test.ts';
 import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
@@ -77,6 +78,21 @@ async function says(network: InstanceNetwork, at: { host: string; port: number }
 }
 
 describe('connections and listeners in an instance’s network', () => {
+  it('are listed by the tables of the network, which need no program of the image', async () => {
+    const { spec, network } = await joined();
+    const listen = (host: string, port: number) => network.listen({ host, port }, () => {}, deadline());
+    await listen(loopback, 7101);
+    await listen('', 7104);
+    const listeners = async () => listenersOf((await fixture.engine.tcpTables?.(spec.id, deadline())) ?? '');
+    const expected = [
+      { port: echoPort, onLoopback: false },
+      { port: 7101, onLoopback: true },
+      { port: 7104, onLoopback: false },
+    ];
+    expect(await listeners()).toEqual(expect.arrayContaining(expected));
+    expect((await listeners()).map(({ port }) => port)).not.toContain(22);
+  });
+
   it('lose no byte of a server that sends first', async () => {
     const { spec, network } = await joined();
     await subject.exec(spec.id, 'sh', '-c', 'nc -ll -p 7002 -e hostname >/dev/null 2>&1 &');

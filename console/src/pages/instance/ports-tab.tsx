@@ -7,6 +7,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import { ForwardedPorts, NewPort } from './port-forms.tsx';
+import { ListeningPorts } from './listening-ports.tsx';
 import { LoopbackOffer } from './loopback-offer.tsx';
 import type { TabProps } from './tab-props.ts';
 import { PortRow, type ListedPort } from './port-row.tsx';
@@ -37,6 +38,7 @@ export function PortsTab({ view: { instance }, search: { loopback }, change }: T
         {loopback !== undefined && (
           <LoopbackOffer instanceId={instanceId} port={loopback} onDone={() => change({ loopback: undefined })} />
         )}
+        {isRunning && ports.data !== undefined && <ListeningPorts instanceId={instanceId} listed={shown} />}
         {ports.isPending && <Loading h={80} label={texts.title} />}
         {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
         <Stack gap="sm">

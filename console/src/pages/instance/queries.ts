@@ -75,6 +75,12 @@ export const portsQuery = (instanceId: string) =>
     queryKey: ['instances', 'ports', instanceId],
     queryFn: async () => (await api.listPorts({ instanceId })).ports,
   });
+export const listeningQuery = (instanceId: string) =>
+  queryOptions({
+    queryKey: ['instances', 'listening', instanceId],
+    queryFn: async () => (await api.listListeningPorts({ instanceId })).ports,
+    refetchInterval: SIGNALS_MS,
+  });
 export const sharesQuery = (instanceId: string) =>
   queryOptions({
     queryKey: ['instances', 'shares', instanceId],

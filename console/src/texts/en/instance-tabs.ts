@@ -132,6 +132,9 @@ export const instanceTabs = {
     nodePortOpen: 'Everybody who reaches the host reaches its port there, whatever is set here.',
     loopbackAsk: (port: number) =>
       `A program listens on port ${port} on loopback only, where the gateway does not reach it. Open it to yourself alone?`,
+    listening: 'Programs listen on other ports',
+    listensOn: (port: number) => `Programs on port ${port}`,
+    onLoopback: 'on 127.0.0.1 or ::1 only',
     loopbackAct: (port: number) => `Open port ${port} to me alone`,
     sandboxed:
       'At this address all but you see pages in a sandbox, where apps such as Gradio and Streamlit stay blank. Pass on the address on the host, or ask the operator for a host of each port.',

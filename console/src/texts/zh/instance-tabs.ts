@@ -120,6 +120,9 @@ export const instanceTabs: typeof english = {
     copyNodePort: (port) => `复制端口 ${port} 的主机地址`,
     nodePortOpen: '无论此处如何设置，能访问主机的人都能访问其主机端口。',
     loopbackAsk: (port) => `端口 ${port} 上的程序只监听回环地址，网关无法访问。要仅对您自己开放吗？`,
+    listening: '还有程序在监听其他端口',
+    listensOn: (port) => `端口 ${port} 上的程序`,
+    onLoopback: '仅在 127.0.0.1 或 ::1 上',
     loopbackAct: (port) => `仅对我开放端口 ${port}`,
     sandboxed:
       '除您之外，其他人在此地址看到的页面处于沙盒中，Gradio、Streamlit 等应用会显示为空白。请改用主机端口的地址，或请管理员为每个端口设置独立域名。',

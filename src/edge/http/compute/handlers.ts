@@ -176,7 +176,7 @@ const instanceHandlers = (
     deleteTemplate: templates.delete,
   }) satisfies Partial<Handlers['closed']>;
 
-const insideHandlers = ({ terminals, metrics, figures, logs }: Control) =>
+const insideHandlers = ({ terminals, metrics, figures, listening, logs }: Control) =>
   ({
     listTerminals: async (caller, { instanceId }) => ({ terminals: await terminals.list(caller, instanceId) }),
     closeTerminal: terminals.close,
@@ -185,6 +185,7 @@ const insideHandlers = ({ terminals, metrics, figures, logs }: Control) =>
       const range = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };
       return presentMetrics(instanceId, await metrics.read(caller, instanceId, range));
     },
+    listListeningPorts: async (caller, { instanceId }) => ({ instanceId, ports: await listening(caller, instanceId) }),
     instanceFigures: async (caller, { instanceIds }) => ({ figures: await figures.read(caller, instanceIds) }),
     async logs(caller, { instanceId, source, untilUnixMs: untilMs, limit = DEFAULT_LOG_LINES, ...where }) {
       const atMost = where.tail ?? limit;
