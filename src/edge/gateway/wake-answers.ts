@@ -5,7 +5,7 @@ import type { Answer } from './answers.ts';
 import { returnTarget } from './login-link.ts';
 import type { InstanceTarget } from './routing.ts';
 
-/** Of the button of a stopped instance, on every host of the gateway. */
+/** Path of the button of a stopped instance, on every host of the gateway. */
 export const WAKE_PATH = '/.berth/wake';
 
 const UNAVAILABLE = { status: 503, code: 'unavailable' } as const;
@@ -27,7 +27,7 @@ export const wakeOffered = (offer: WakeOffer, path: string): Answer => ({
   form: { action: `${WAKE_PATH}?to=${encodeURIComponent(path)}`, text: 'Start the instance' },
 });
 
-/** What the button of a page opens; null: no instance. */
+/** Parses what the button of a page opens; null: no instance. */
 export const targetOfButton = (host: string, url: string, portDomain: string | null): InstanceTarget | null =>
   returnTarget(host, new URLSearchParams(url.slice(WAKE_PATH.length + 1)).get('to') ?? '', portDomain);
 

@@ -159,7 +159,7 @@ async function writeWakeUp(tx: Db, { deps, catalog, request, ownerId }: WakeUp):
   return true;
 }
 
-/** A request starts nothing that waits for a window, is bought for days, or was stopped for a reason. */
+/** Refuses a start that waits for a window, buys time, or undoes a stop for a reason. */
 async function refuseNow(tx: Db, instance: Instance, { regions }: CatalogSnapshot, nowMs: number): Promise<void> {
   const { id, spec, observed } = instance;
   const paid = paidAheadMode(spec.chargeMode) === null ? null : await paidTimeOf(tx, id);
