@@ -8,7 +8,7 @@ export interface Listener {
 }
 
 const LISTENING = '0A';
-/** Of the name server that Docker puts into each network. */
+/** Address of the name server that Docker puts into each network. */
 const DOCKER_DNS = '0B00007F';
 /** From here on the kernel chooses: ports of kernels of notebooks, for one. */
 const FIRST_CHOSEN_PORT = 32_768;

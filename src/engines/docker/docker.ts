@@ -187,10 +187,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return joinNetwork(id, await getRunning(id, signal), { nsenter, runEnds });
     },
 
-    async tcpTables(id, signal) {
-      const { nsenter } = await host.facts(signal);
-      return nsenter === null ? null : readTcpTables(await getRunning(id, signal), nsenter, signal);
-    },
+    tcpTables: (id, signal) => readTcpTables(host, () => getRunning(id, signal), signal),
 
     async listenUnix(id, onConnection, signal) {
       const info = await getRunning(id, signal);

@@ -28,7 +28,7 @@ async function curl(...options: string[]): Promise<string> {
   return stdout.trim();
 }
 
-test('a request of the owner, and of a stranger where allowed, is held until the program answers', async () => {
+test('a request of the owner, and of a visitor where allowed, is held until the program answers', async () => {
   const { client, server } = inside;
   const startCommand = `python3 -c "
 import http.server, time
@@ -48,17 +48,17 @@ http.server.HTTPServer(('', ${PORT}), Awake).serve_forever()"`;
   await stop();
   const address = `${server.gatewayUrl}/forward/${instanceId}/${PORT}/`;
   const owner = ['-H', `Authorization: Bearer ${token}`];
-  expect(await curl(...owner, address)).toMatch(/the instance is Stopped.* 503$/);
+  expect(await curl(...owner, address)).toMatch(/the instance is Stopped.* 503$/s);
   await client.wake({ instanceId, by: 'owner' });
-  expect(await curl('-X', 'POST', address)).toMatch(/the instance is Stopped.* 503$/);
+  expect(await curl('-X', 'POST', address)).toMatch(/the instance is Stopped.* 503$/s);
   expect(await curl(...owner, address)).toBe('awake 200');
   await stop();
   await client.wake({ instanceId, by: 'visitors', visitorsPerDay: 1 });
-  expect(await curl(address)).toMatch(/X-Berth-Wake.* 503$/);
+  expect(await curl(address)).toMatch(/X-Berth-Wake.* 503$/s);
   await inside.sees(instanceId, { status: 'Stopped' });
   expect(await curl('-H', 'X-Berth-Wake: 1', address)).toBe('awake 200');
   await stop();
-  expect(await curl('-X', 'POST', address)).toMatch(/1 times in 24 hours.* 503$/);
+  expect(await curl('-X', 'POST', address)).toMatch(/1 times in 24 hours.* 503$/s);
   await inside.sees(instanceId, { status: 'Stopped' });
   await inside.removeAll(instanceId);
 });
