@@ -44,9 +44,12 @@ def _user(env):
 
 
 def _bundle(static_dir):
-    """The build of JupyterLab's page, of customize.sh; None for another page."""
-    with open(os.path.join(static_dir, "index.html")) as file:
-        found = re.search(r"<!-- berth-bundle ([0-9a-f]{32}) -->", file.read())
+    """The build of JupyterLab's page, of customize.sh; None for another page, and for Notebook 7."""
+    try:
+        with open(os.path.join(static_dir, "index.html")) as file:
+            found = re.search(r"<!-- berth-bundle ([0-9a-f]{32}) -->", file.read())
+    except FileNotFoundError:
+        return None
     return found and found[1]
 
 

@@ -92,7 +92,8 @@
   /** JupyterLab shows the launcher half a second later, once it has saved the workspace. */
   function showLauncher({ commands, restored, shell }) {
     const show = () => {
-      const isFree = shell.isEmpty('main') && !window.location.pathname.includes('/tree/');
+      // Notebook 7 has neither.
+      const isFree = shell.isEmpty?.('main') === true && !window.location.pathname.includes('/tree/');
       if (isFree && commands.hasCommand('launcher:create')) void commands.execute('launcher:create');
     };
     void restored.then(show);
