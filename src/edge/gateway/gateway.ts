@@ -135,8 +135,7 @@ export class Gateway {
     this.#deps = deps;
     this.#limits = { ...defaultGatewayLimits, ...deps.limits };
     this.#elapsed = deps.elapsed ?? (() => performance.now());
-    const { forwarding, authenticate } = deps;
-    const { apiUrl } = deps;
+    const { forwarding, authenticate, apiUrl } = deps;
     this.#proxies = makeTrustedProxies(deps.trustedProxies ?? []);
     this.#ownOrigin = makeOwnOrigin(deps.publicOrigin ?? null);
     this.#portDomain = deps.portDomain ?? null;

@@ -33,6 +33,7 @@ test('asks the API to start an instance, and passes on its refusal', async () =>
       beginTraffic: () => () => {},
       onRevoked: () => () => {},
     },
+    notebookBar: { read: away, stop: away },
     authenticate: away,
     wake,
     issuer: 'https://berth.test',
