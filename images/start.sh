@@ -452,7 +452,7 @@ notebook_server() (
 # One that was installed over the image's and did not start twice is replaced.
 fall_back() {
   [ "$jupyter" != $jupyter_of_image ] && [ -x $jupyter_of_image ] || return
-  jupyter=$jupyter_of_image failures=0
+  jupyter=$jupyter_of_image failures=1
   echo "berth: the installed Jupyter does not start, the image's runs: $line"
 }
 jupyter_of_image=/opt/jupyter/start # of the default image
