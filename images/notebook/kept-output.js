@@ -39,7 +39,8 @@
         const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}${
           panel.context.model.collaborative ? '&shared=1' : ''
         }`;
-        const answer = await ServerConnection.makeRequest(address, {}, settings);
+        const ask = (method) => ServerConnection.makeRequest(address, { method }, settings);
+        const answer = await ask('GET');
         const { runs } = answer.ok ? await answer.json() : { runs: [] };
         hear = (message) => {
           const run = taken.get(message.parent_header.msg_id);
@@ -51,7 +52,8 @@
         for (const { id, cell: cellId, done, messages, heard: known } of runs) {
           const cell = panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === cellId);
           if (cell === undefined) continue;
-          const run = { cell, future: { msg: { header: { msg_id: id } }, dispose() {} }, count: null };
+          const future = { msg: { header: { msg_id: id } }, done: Promise.resolve(), dispose() {} };
+          const run = { cell, future, count: null };
           taken.set(id, run);
           // Removes the saved output, as a run in this page does: all output is sent again.
           cell.model.trusted = true;
@@ -65,6 +67,7 @@
           if (done) finish(run);
         }
         for (const message of early) hear(message);
+        if (runs.length > 0) whenSaved(panel.context, () => ask('DELETE').catch(() => {}));
       }
     },
   });
@@ -82,6 +85,17 @@
       default:
         run.future.onIOPub(message);
     }
+  }
+
+  /** Pages of a shared document save nothing: its server has what they show. */
+  function whenSaved({ model, saveState }, then) {
+    if (model.collaborative) return then();
+    let hasBegun = false;
+    const heard = (_, state) => {
+      hasBegun ||= state === 'started';
+      if (hasBegun && state === 'completed' && saveState.disconnect(heard)) then();
+    };
+    saveState.connect(heard);
   }
 
   function finish({ cell, count }) {

@@ -1,11 +1,13 @@
 """
 Keeps cell output that arrives while no page is open. Jupyter sends output to the page that ran the
 cell and stores nothing: a page that is reloaded, or opened the next morning, never shows it. This
-extension keeps each run of a cell until a page that follows the run was present at its end. A page
-that opens a notebook asks for the kept output, and follows the runs in progress (kept-output.js).
+extension keeps each run of a cell until a page that follows the run was present at its end, or has
+saved what it was told. A page that opens a notebook asks for the kept output, and follows the runs
+in progress (kept-output.js).
 
     GET <base>/berth/kept/<kernel>?session=<session of the page's kernel connection>[&shared=1]
     {"runs": [{"id", "cell", "done", "messages", "heard"}]}
+    DELETE, with the same session, once this is saved
 
 `messages` has {"cut": true} where some are left out; texts in a row are one. `heard` are ids of
 messages that may have reached the page before the answer. `shared`: the document is shared by its
@@ -212,11 +214,14 @@ class Kept:
             if session not in run.followers and not (shared and self.is_followed(kernel, run))
         ]
         since = self.pages.get((kernel, session), 0)
-        for id, run in new:
+        for _, run in new:
             run.followers.add(session)
-            if run.done:
-                del runs[id]
         return [{"id": id, "cell": run.cell, "done": run.done, **run.public(since)} for id, run in new]
+
+    def saved(self, kernel, session):
+        runs = self.runs.get(kernel, {})
+        for id in [id for id, run in runs.items() if run.done and session in run.followers]:
+            del runs[id]
 
     def watch(self, manager, kernel):
         whole = manager.get_kernel(kernel)
@@ -268,6 +273,12 @@ def _load_jupyter_server_extension(app):
         def get(self, kernel):
             session, shared = self.get_query_argument("session"), self.get_query_argument("shared", "") == "1"
             self.finish(json.dumps({"runs": kept.told(kernel, session, shared)}))
+
+        @web.authenticated
+        def delete(self, kernel):
+            kept.saved(kernel, self.get_query_argument("session"))
+            self.set_status(204)
+            self.finish()
 
     app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, r"/berth/kept/([\w-]+)"), KeptHandler)])
 

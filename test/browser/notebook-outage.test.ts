@@ -2,17 +2,17 @@
  * A notebook in a real browser during an API outage: cell output and notebook stay complete. The
  * cell prints for 12 s in path mode; at level soak for a minute, and over TLS too.
  */
-import type { Browser, Locator, Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isSoak } from '../fixtures/level.ts';
 import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
+import { isIdle, openNewNotebook, outputOf, PAGE_MS, run, save } from '../fixtures/notebook-page.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../fixtures/server-process.ts';
 import { makeTlsDomain, type TlsDomain } from '../fixtures/tls-domain.ts';
 
 const LINES = isSoak ? 60 : 12;
-const LONG_MS = 180_000;
 
 let server: ServerProcess;
 let client: Client;
@@ -82,31 +82,9 @@ async function watched(page: Page): Promise<() => string[]> {
   return () => wrong.filter((one) => !(othersCameOrWent && one === 'script: Failed to fetch'));
 }
 
-const outputOf = (page: Page, cell: number): Locator =>
-  page.locator('.jp-Notebook .jp-CodeCell').nth(cell).locator('.jp-OutputArea-output');
 /** Only of cells with output. */
 const outputsOf = (page: Page): Promise<string[]> =>
   page.locator('.jp-Notebook .jp-CodeCell .jp-OutputArea-output').allTextContents();
-const isIdle = (page: Page): Promise<void> =>
-  page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: LONG_MS });
-
-async function run(page: Page, cell: number, code: string): Promise<void> {
-  const editor = page.locator('.jp-Notebook .jp-CodeCell').nth(cell).locator('.cm-content');
-  await editor.click({ timeout: 60_000 });
-  await page.keyboard.insertText(code);
-  await page.keyboard.press('Shift+Enter');
-}
-
-async function save(page: Page, isFirst = false): Promise<void> {
-  const saved = page.waitForResponse(
-    (response) => response.request().method() === 'PUT' && response.url().includes('/api/contents/'),
-  );
-  await page.keyboard.press('Control+s');
-  // JupyterLab asks for the name of an unnamed notebook.
-  if (isFirst) await page.locator('.jp-Dialog .jp-mod-accept').click();
-  expect((await saved).status()).toBe(200);
-}
-
 const lines = (name: string, count = LINES): string =>
   Array.from({ length: count }, (_, n) => `${name} ${n}\n`).join('');
 const printing = (name: string): string =>
@@ -116,9 +94,7 @@ async function expectAllPrinted(): Promise<void> {
   const { url } = await client.open({ instanceId });
   const page = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
   const wrong = await watched(page);
-  await page.goto(url);
-  await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
-  await isIdle(page);
+  await openNewNotebook(page, url);
   const before = await kernels();
   expect(before).toHaveLength(1);
 
@@ -127,43 +103,43 @@ async function expectAllPrinted(): Promise<void> {
   await server.kill('SIGKILL');
   await outputOf(page, 0).getByText('first 4').waitFor({ timeout: 60_000 });
   // Saved with the API down, through the gateway.
-  await save(page, true);
+  expect(await save(page, true)).toBe(200);
   await server.start();
   await outputOf(page, 0)
     .getByText(`first ${LINES - 1}`)
-    .waitFor({ timeout: LONG_MS });
+    .waitFor({ timeout: PAGE_MS });
   await isIdle(page);
   expect(await outputOf(page, 0).textContent()).toBe(lines('first'));
-  await save(page);
+  expect(await save(page)).toBe(200);
   expect((await savedOutputs())[0]).toBe(lines('first'));
   expect(wrong()).toEqual([]);
 
   // Reloaded during a cell, with the API down.
   await run(page, 1, printing('second'));
   await outputOf(page, 1).getByText('second 2').waitFor({ timeout: 60_000 });
-  await save(page);
+  expect(await save(page)).toBe(200);
   await server.kill('SIGKILL');
   await page.reload();
   await outputOf(page, 1).getByText('second 3').waitFor({ timeout: 60_000 });
   await server.start();
   await outputOf(page, 1)
     .getByText(`second ${LINES - 1}`)
-    .waitFor({ timeout: LONG_MS });
+    .waitFor({ timeout: PAGE_MS });
   await isIdle(page);
   expect(await outputsOf(page)).toEqual([lines('first'), lines('second')]);
   await page.locator('.jp-Notebook').click();
-  await save(page);
+  expect(await save(page)).toBe(200);
   expect((await savedOutputs()).slice(0, 2)).toEqual([lines('first'), lines('second')]);
 
   // Closed during a cell, and opened in another page after its end.
   await run(page, 2, printing('third'));
   await outputOf(page, 2).getByText('third 1').waitFor({ timeout: 60_000 });
-  await save(page);
+  expect(await save(page)).toBe(200);
   await page.close();
   await until(
     () => jupyter<{ execution_state: string }[]>('kernels'),
     ([kernel]) => kernel?.execution_state === 'idle',
-    LONG_MS,
+    PAGE_MS,
   );
   const elsewhere = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
   const wrongThere = await watched(elsewhere);
@@ -177,7 +153,7 @@ async function expectAllPrinted(): Promise<void> {
   await outputOf(elsewhere, 3)
     .getByText(`the same kernel ${LINES - 1}`)
     .waitFor({ timeout: 60_000 });
-  await save(elsewhere);
+  expect(await save(elsewhere)).toBe(200);
   expect((await savedOutputs()).slice(0, 3)).toEqual([lines('first'), lines('second'), lines('third')]);
   expect(await kernels()).toEqual(before);
   expect([...wrong(), ...wrongThere()]).toEqual([]);
@@ -195,7 +171,7 @@ describe('notebooks in path mode', () => {
     await gateway?.dispatcher.destroy();
     await server?.stop();
   });
-  test(NAME, expectAllPrinted, 3 * LONG_MS);
+  test(NAME, expectAllPrinted, 3 * PAGE_MS);
 });
 
 describe('notebooks below a wildcard domain, over TLS', () => {
@@ -218,6 +194,6 @@ describe('notebooks below a wildcard domain, over TLS', () => {
       context.skip(!isSoak, 'a second minute of what is tried in path mode: npm run test:soak runs it over TLS too');
       await expectAllPrinted();
     },
-    3 * LONG_MS,
+    3 * PAGE_MS,
   );
 });
