@@ -28,8 +28,8 @@ onBothEngines('books', (open) => {
     const { world, books, instanceId } = await launched(await open());
     const { caller, store } = world;
     const { entries } = await books.entries(caller, { kind: 'charge', subjectId: instanceId, meter: 'compute' }, pager);
-    expect(entries).not.toEqual([]);
-    const last = entries.at(-1);
+    // A booking between the jump and the stop makes an earlier entry, which ends nothing.
+    const [last] = entries;
     expect(last).toMatchObject({ fromLedger: 'cash', toLedger: 'revenue', subjectId: instanceId });
     const events = await store.read.selectFrom('event').select(['seq', 'kind', 'data']).orderBy('seq').execute();
     const kindOf = (seq = 0) => events.find((event) => event.seq === seq)?.kind;

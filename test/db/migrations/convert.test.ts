@@ -140,6 +140,7 @@ onBothEngines('data of a version before 0.2', { postgres: 'always' }, (open) => 
       'providerSid',
       'rootDisk',
       'facts',
+      'wake',
     ]);
     const without = (row: string): string =>
       JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(row)).filter(([name]) => !changed.has(name))));

@@ -6,15 +6,16 @@ import type { Engine } from '../../../engines/contract.ts';
 import { deadlineWithin, type Caller, type TaskDeps } from '../../kernel/ports.ts';
 import { refusalOfFault, requireRunning } from './require-instance.ts';
 
-/** At most 1,000, by port. */
-export type Listening = (caller: Caller, instanceId: string) => Promise<Listener[]>;
+export interface Listening {
+  /** At most 1,000, by port. Throws `not_found`, `not_now`, and refusals of the engine. */
+  list(caller: Caller, instanceId: string): Promise<Listener[]>;
+}
 
 const READ_MS = 10_000;
 const MAX_LISTENERS = 1_000;
 
-export const makeListening =
-  (deps: Pick<TaskDeps, 'store' | 'regions' | 'time' | 'stopping'>): Listening =>
-  async (caller, instanceId) => {
+export const makeListening = (deps: Pick<TaskDeps, 'store' | 'regions' | 'time' | 'stopping'>): Listening => ({
+  async list(caller, instanceId) {
     const { id, spec } = await requireRunning(deps.store, caller, instanceId);
     try {
       const tables = await readTables(deps.regions.of(spec.regionId).engine, id, deadlineWithin(deps, READ_MS));
@@ -22,7 +23,8 @@ export const makeListening =
     } catch (error) {
       throw refusalOfFault(error);
     }
-  };
+  },
+});
 
 async function readTables(engine: Engine, id: InstanceId, signal: AbortSignal): Promise<string> {
   const read = await engine.tcpTables?.(id, signal);

@@ -185,7 +185,10 @@ const insideHandlers = ({ terminals, metrics, figures, listening, logs }: Contro
       const range = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };
       return presentMetrics(instanceId, await metrics.read(caller, instanceId, range));
     },
-    listListeningPorts: async (caller, { instanceId }) => ({ instanceId, ports: await listening(caller, instanceId) }),
+    listListeningPorts: async (caller, { instanceId }) => ({
+      instanceId,
+      ports: await listening.list(caller, instanceId),
+    }),
     instanceFigures: async (caller, { instanceIds }) => ({ figures: await figures.read(caller, instanceIds) }),
     async logs(caller, { instanceId, source, untilUnixMs: untilMs, limit = DEFAULT_LOG_LINES, ...where }) {
       const atMost = where.tail ?? limit;
