@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 test(
-  'what a cell prints without a page costs the server little, and is kept until a page has saved it',
+  'output without a page costs the server little, and is kept until a page has saved it',
   async () => {
     const { instanceId } = await launchFirst(client, { name: 'absent' });
     const inside = async (command: string): Promise<string> =>
