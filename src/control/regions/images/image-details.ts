@@ -10,17 +10,10 @@ export function misfitOf({ declares, contains }: ImageFacts, runsImageCommand: b
   return contains?.shell === false ? NO_SHELL : null;
 }
 
-type Known<Name extends keyof NonNullable<ImageFacts['contains']>> = Record<Name, boolean | null>;
+/** Null: nobody has looked. */
+type Known = { [Name in keyof NonNullable<ImageFacts['contains']>]: boolean | null };
 
-export interface ImageDetails extends Known<'shell' | 'sshd' | 'jupyter'> {
-  entrypoint: string[];
-  command: string[];
-  user: string;
-  workingDir: string;
-  ports: number[];
-  volumes: string[];
-  healthCheck: string[];
-}
+export type ImageDetails = ImageFacts['declares'] & Known;
 
 export const detailsOf = ({ declares, contains }: ImageFacts): ImageDetails => ({
   ...declares,
