@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { firstLaunchRequest, launchFirst } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD, until } from '../fixtures/server-process.ts';
-import { seriousFindings, useConsoleServer, visit } from './console-server.ts';
+import { leave, seriousFindings, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32580-32599');
 const everything = { pager: { currentPage: 1, pageSize: 50 } };
@@ -27,7 +27,7 @@ test('a double click, and another press after a lost answer, launch one instance
     await page.waitForURL(/\/(instances|notebook)\/notebook-/);
     expect((await client.listInstances(everything)).pager.totalEntries).toBe(1);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -45,7 +45,7 @@ test('a page reloads when another account logs in elsewhere in the browser', asy
     for (const tab of [other, page]) await tab.getByRole('button', { name: `Account ${second.username}` }).waitFor();
     expect(await page.getByRole('button', { name: `Account ${first.username}` }).count()).toBe(0);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -72,7 +72,7 @@ test('events of a webhook that are set aside are shown, and sent again one or al
     await page.getByRole('button', { name: 'Send all again' }).click();
     await expect.poll(() => asked).toEqual([{ id: webhook.id, deliveryId: 'msg_3' }, { id: webhook.id }]);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -146,7 +146,7 @@ test('a GPU shows its readings and holder, and one in quarantine is returned wit
     expect(returned).toEqual([{ regionId: expect.any(String), cardId: expect.any(String), reason: 'was reset' }]);
     expect(await page.evaluate('document.activeElement.textContent')).toMatch(/takes no launches/);
   } finally {
-    await context.close();
+    await leave(context);
     await admin.terminate({ instanceId });
   }
 });
@@ -164,7 +164,7 @@ longTest('the focus is back on what opened a dialog when it closes', async () =>
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     expect(await page.evaluate('document.activeElement.closest("button")?.innerText')).toContain('New volume');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -201,7 +201,7 @@ test('ports on which programs listen are offered, those on loopback by a click t
     await expect.poll(() => accessOf(7002)).toBe('loopback');
     expect(await seriousFindings(page)).toEqual([]);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -227,6 +227,6 @@ longTest('a stopped instance starts when its owner opens the notebook, by the se
     await page.getByText('"simulated":true').waitFor();
     expect(await status()).toBe('Running');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });

@@ -92,6 +92,12 @@ export async function visit(
   return { context, page, troubles };
 }
 
+/** Closes the pages of a visit: of answers that a test was about to change, none is missed. */
+export async function leave(context: BrowserContext): Promise<void> {
+  for (const page of context.pages()) await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await context.close();
+}
+
 /** Waits until the page has a heading and loads nothing that it has announced. */
 export async function settled(page: Page): Promise<void> {
   await page.getByRole('heading').first().waitFor();

@@ -8,7 +8,7 @@ import type { Browser, Page, Route } from 'playwright-core';
 import { ensureConsole } from '../../scripts/lib/console.mjs';
 import { launchBrowser } from '../fixtures/browser.ts';
 import { login, PASSWORD, startServerProcess, type ServerProcess } from '../fixtures/server-process.ts';
-import { settled, visit, type Look } from './console-server.ts';
+import { leave, type Look, settled, visit } from './console-server.ts';
 import { furnish, places, type PlaceIds } from './places.ts';
 
 const FOLDER = join(import.meta.dirname, '../../docs/console');
@@ -93,7 +93,7 @@ async function pictureOf(
     await page.waitForTimeout(tile.answer === failing ? RETRIES_MS : SETTLE_MS);
     return await page.screenshot();
   } finally {
-    await context.close();
+    await leave(context);
   }
 }
 

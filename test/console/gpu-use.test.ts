@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../src/domain/kernel/durations.ts';
 import { launchFirst } from '../fixtures/first-launch.ts';
-import { settled, useConsoleServer, visit, type Look } from './console-server.ts';
+import { leave, type Look, settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32760-32767');
 
@@ -38,7 +38,7 @@ async function expectGpuLines(username: string, lines: string[], { search = '', 
     await expect.poll(() => page.getByText(/GPU/).allTextContents()).toEqual(lines);
     expect(troubles).toEqual([]);
   } finally {
-    await context.close();
+    await leave(context);
   }
 }
 

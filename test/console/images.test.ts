@@ -1,6 +1,6 @@
 /** The page of images: what is in one, and its refresh. */
 import { expect, test } from 'vitest';
-import { useConsoleServer, visit } from './console-server.ts';
+import { leave, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('31230-31239');
 
@@ -18,6 +18,6 @@ test('a refresh downloads an image, and the list then says its digest', async ()
     await page.reload();
     await row.getByText(/sha256:[0-9a-f]{12}/).waitFor();
   } finally {
-    await context.close();
+    await leave(context);
   }
 });

@@ -2,7 +2,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { launchFirst } from '../fixtures/first-launch.ts';
-import { useConsoleServer, visit } from './console-server.ts';
+import { leave, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32560-32579');
 const MOST_TABS = 80;
@@ -57,7 +57,7 @@ test('launches, opens the menu of an instance and stops it', async () => {
     const { instance } = await client.getInstance({ instanceId });
     expect(instance.instanceRuntimeInfo.status).toBe('Stopped');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -103,6 +103,6 @@ test('the palette leads to pages, instances and acts', async () => {
       .poll(async () => (await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status)
       .toBe('Stopped');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });

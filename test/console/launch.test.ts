@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { firstLaunchRequest } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
 import { PASSWORD } from '../fixtures/server-process.ts';
-import { seriousFindings, useConsoleServer, visit } from './console-server.ts';
+import { leave, seriousFindings, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32740-32759');
 
@@ -30,7 +30,7 @@ longTest('a name is cleared, and a volume and an instance that are gone are repo
     await page.goto(`${server.server.apiUrl}/launch?like=${instanceId}`);
     await page.getByText('variables and labels of earlier are not copied').waitFor();
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -57,7 +57,7 @@ test('a script that is not sent yet stays over a reload and a login, and is drop
     await page.getByRole('button', { name: 'Scripts' }).click();
     expect(await script.inputValue()).toBe('');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -91,7 +91,7 @@ test('a template is replaced, chosen, loaded again and deleted', async () => {
     expect(new URL(page.url()).searchParams.has('template')).toBe(false);
     expect(await script.inputValue()).toBe('pip install torch');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -130,7 +130,7 @@ test("the image's own command is offered with what the image declares, launched,
     await page.goto(`${server.server.apiUrl}/launch?like=${instanceId}`);
     await expect.poll(() => option.isChecked()).toBe(true);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -145,7 +145,7 @@ longTest('a list of templates that fails leaves the launch as it is, and is repo
     await page.getByRole('menu').getByRole('alert').waitFor();
     expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('notebook');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -191,6 +191,6 @@ test('cards come before types without GPUs, each with its parts, price and free 
     await cards.nth(-2).click();
     await page.waitForURL('**offer=of-mig*');
   } finally {
-    await context.close();
+    await leave(context);
   }
 });

@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { launchFirst } from '../fixtures/first-launch.ts';
 import { longTest } from '../fixtures/long-test.ts';
-import { useConsoleServer, visit, type Visit } from './console-server.ts';
+import { leave, useConsoleServer, type Visit, visit } from './console-server.ts';
 
 const server = useConsoleServer('32520-32539');
 
@@ -42,7 +42,7 @@ test('a change of one tab shows in the other, and in neither by a reload', async
     await tabs[0].getByRole('link', { name: 'third-name' }).waitFor();
     expect(troubles).toEqual([]);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 
@@ -66,6 +66,6 @@ longTest('a lost connection is said in every tab, and what was missed is caught 
       expect(await isMarked(tab)).toBe(true);
     }
   } finally {
-    await context.close();
+    await leave(context);
   }
 });

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isLong, sampled } from '../fixtures/level.ts';
-import { seriousFindings, settled, useConsoleServer, visit, type Look, type Visit } from './console-server.ts';
+import { leave, type Look, seriousFindings, settled, useConsoleServer, type Visit, visit } from './console-server.ts';
 import { furnish, places, type PlaceIds } from './places.ts';
 
 const server = useConsoleServer('32440-32459');
@@ -29,12 +29,12 @@ const cases = (isLong ? looks : looks.filter((_, nth) => nth === 3 || nth === 4)
 let window: { look: Look; visited: Visit } | undefined;
 async function visitIn(look: Look): Promise<Visit> {
   if (window?.look !== look) {
-    await window?.visited.context.close();
+    if (window) await leave(window.visited.context);
     window = { look, visited: await visit(server, 'admin', look) };
   }
   return window.visited;
 }
-afterAll(() => window?.visited.context.close());
+afterAll(() => window && leave(window.visited.context));
 
 describe('a page of the console', () => {
   test.each(cases)('$name at $width px, $theme, $language is whole and accessible', async ({ name, look }) => {

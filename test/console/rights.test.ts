@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { launchFirst } from '../fixtures/first-launch.ts';
-import { settled, useConsoleServer, visit } from './console-server.ts';
+import { leave, settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32540-32559');
 
@@ -73,7 +73,7 @@ describe.each([
       }
       expect(refused).toEqual([]);
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 });

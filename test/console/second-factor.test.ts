@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { PASSWORD, startServerProcess } from '../fixtures/server-process.ts';
-import { settled, useConsoleServer, visit } from './console-server.ts';
+import { leave, settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32660-32669', { BERTH_SECOND_FACTOR_ROLE: 'operator' });
 
@@ -70,7 +70,7 @@ test('an app that is set up by its QR code is asked for at the login, until it i
   await page.getByLabel('Code').fill(codeOfApp(secret, 1));
   await page.getByRole('button', { name: 'Remove', exact: true }).last().click();
   await page.getByText('None: the password alone opens the account.').waitFor();
-  await context.close();
+  await leave(context);
 });
 
 test('a role that needs one sees the set-up alone, then everything; an administrator resets it', async () => {
@@ -88,7 +88,7 @@ test('a role that needs one sees the set-up alone, then everything; an administr
   await page.goto(`${apiUrl}/operator/fleet`);
   await settled(page);
   await page.getByRole('heading', { name: 'Fleet' }).waitFor();
-  await context.close();
+  await leave(context);
   expect((await server.admin.getAccount({ accountId: userId })).account.secondFactors).toEqual(['totp']);
 });
 
@@ -201,7 +201,7 @@ test('a passkey logs in by itself, once for each challenge and at this origin al
   await page.getByText('None: the password alone opens the account.').waitFor();
   expect((await post('/user/login/passkey', kept)).status).toBe(401);
   expect((await post('/user/login', { username, password: PASSWORD })).status).toBe(200);
-  await context.close();
+  await leave(context);
 });
 
 test('the set-up that a role needs works below the path of a proxy', async () => {
@@ -226,5 +226,5 @@ test('the set-up that a role needs works below the path of a proxy', async () =>
   await setUpApp(page);
   await page.waitForURL('**/berth/instances');
   expect(new URL(page.url()).pathname).toBe('/berth/instances');
-  await context.close();
+  await leave(context);
 });

@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from 'vitest';
 import { firstLaunchRequest, launchFirst, running } from '../fixtures/first-launch.ts';
 import { PASSWORD, until } from '../fixtures/server-process.ts';
-import { useConsoleServer, visit } from './console-server.ts';
+import { leave, useConsoleServer, visit } from './console-server.ts';
 import { Person } from './person.ts';
 
 const server = useConsoleServer('32460-32479');
@@ -23,7 +23,7 @@ async function perform(
     report.push(person.spent(task));
     return person;
   } finally {
-    await context.close();
+    await leave(context);
   }
 }
 
@@ -58,7 +58,7 @@ test('a notebook whose session expired opens again at exactly its address, after
     report.push(person.spent('notebook again after the session expired'));
     expect(person.clicks).toBeLessThanOrEqual(1);
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 

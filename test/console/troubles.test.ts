@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { longTest } from '../fixtures/long-test.ts';
 import { launchFirst } from '../fixtures/first-launch.ts';
 import { PASSWORD, until } from '../fixtures/server-process.ts';
-import { settled, useConsoleServer, visit } from './console-server.ts';
+import { leave, settled, useConsoleServer, visit } from './console-server.ts';
 
 const server = useConsoleServer('32480-32499');
 
@@ -14,7 +14,7 @@ async function visited(at: string, act: (page: Page) => Promise<void>): Promise<
     await page.goto(server.server.apiUrl + at);
     await act(page);
   } finally {
-    await context.close();
+    await leave(context);
   }
 }
 
@@ -91,7 +91,7 @@ longTest('a refusal of the API begins in the language of the page', async () => 
     await dialog.locator('button[type=submit]').click();
     await dialog.getByText(/^名称已被占用。/).waitFor();
   } finally {
-    await context.close();
+    await leave(context);
   }
 });
 

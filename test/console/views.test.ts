@@ -8,7 +8,7 @@ import { launchFirst } from '../fixtures/first-launch.ts';
 import { DAY_MS } from '../../src/domain/kernel/durations.ts';
 import { sampled } from '../fixtures/level.ts';
 import { longTest } from '../fixtures/long-test.ts';
-import { settled, useConsoleServer, visit } from './console-server.ts';
+import { leave, settled, useConsoleServer, visit } from './console-server.ts';
 import { furnish, type PlaceIds } from './places.ts';
 
 const server = useConsoleServer('32500-32519');
@@ -96,7 +96,7 @@ describe('a view of the console', () => {
       expect(await shown(page), 'the usual view of the page').not.toEqual(first);
       expect(troubles).toEqual([]);
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 
@@ -127,7 +127,7 @@ describe('a view of the console', () => {
           .waitFor();
       expect(troubles).toEqual([]);
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 
@@ -143,7 +143,7 @@ describe('a view of the console', () => {
       await page.goto(`${server.server.apiUrl}/operator/accounts/${ids.account}`);
       await expect.poll(() => page.title()).toBe('admin · Accounts · Berth');
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 
@@ -157,7 +157,7 @@ describe('a view of the console', () => {
       await page.getByRole('table').getByText('Running', { exact: true }).waitFor();
       expect(await page.evaluate(cutOff)).not.toContain('Running');
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 
@@ -171,7 +171,7 @@ describe('a view of the console', () => {
       await page.goto(`${server.server.apiUrl}/operator/accounts/${ids.account}`);
       await page.getByRole('row', { name: 'data' }).getByText('Ready').waitFor();
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 
@@ -192,7 +192,7 @@ describe('a view of the console', () => {
       expect(new URL(page.url()).pathname).toBe('/volumes');
       await page.getByRole('link', { name: 'data', exact: true }).waitFor();
     } finally {
-      await context.close();
+      await leave(context);
     }
   });
 });
