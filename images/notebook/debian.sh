@@ -81,4 +81,3 @@ done
 # The page is where pip installs it: a newer JupyterLab brings its own.
 mkdir -p "$root/usr/local/share/jupyter"
 mv "$root/usr/share/jupyter/lab" "$root/usr/local/share/jupyter/lab"
-chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages

@@ -20,6 +20,8 @@ it('says when the notebook server listens, and that kernels ended with a killed 
   await eventually(async () => expect(await instance.notebookSaid()).toEqual(['starting', 'ready']));
   // The first kernel is a prepared process, the second one is started by Jupyter.
   const kernels = [await kernelOf(instance), await kernelOf(instance)];
+  // The image is compiled, so that an instance need not do it at its start.
+  expect(await instance.ssh("find / -xdev -name '*.pyc' -newer /etc/berth/name")).toBe('');
   const server = (await instance.ssh('cat /dev/shm/berth/notebook.pid')).trim();
   const others = (await instance.ssh('nohup sleep 600 >/dev/null 2>&1 & echo $!')).trim();
   await instance.ssh(`kill -KILL ${server}`);
