@@ -383,10 +383,14 @@ await_notebook() {
   say_notebook ready
 }
 # Ends kernels of the server $1, which has ended: no other server finds them, and they would go on
-# for ever. A kernel leads a process group, with which Jupyter ends it, too. A process that
-# berth_lab.py prepared has the environment of the server.
+# for ever. Counts them by their files, since some end by themselves. A kernel leads a process group,
+# with which Jupyter ends it, too. A process that berth_lab.py prepared has the server's environment.
 end_kernels() {
   kernels=0 groups=
+  runtime=$(. /etc/berth/env; echo "${JUPYTER_RUNTIME_DIR:-${JUPYTER_DATA_DIR:-${XDG_DATA_HOME:-$HOME/.local/share}/jupyter}/runtime}")
+  for file in "$runtime"/kernel-*-*.json; do
+    [ "$file" -nt "$run/notebook.pid" ] && kernels=$((kernels + 1))
+  done
   for proc in /proc/[0-9]*; do
     pid=${proc#/proc/}
     read -r stat 2>/dev/null <"$proc/stat" || continue
@@ -398,7 +402,7 @@ end_kernels() {
       *' -m berth_lab '*) ;;
       *) continue ;;
     esac
-    kernels=$((kernels + 1)) groups="$groups -$pid"
+    groups="$groups -$pid"
   done 2>/dev/null
   for signal in ${groups:+TERM KILL}; do
     # shellcheck disable=SC2086  # a list
@@ -429,8 +433,8 @@ notebook() {
   code=$?
   ended=$(date +%s)
   [ -z "$await" ] || { kill "$await"; wait "$await"; } 2>/dev/null
+  line=$(tail -c 3000 "$log" | tr '\001-\011\013-\037' ' ' | grep '[^ ]' | grep -v 'Parent appears' | tail -n 1 | cut -c 1-300)
   end_kernels "$(cat "$run/notebook.pid")"
-  line=$(tail -c 3000 "$log" | tr '\001-\011\013-\037' ' ' | grep '[^ ]' | tail -n 1 | cut -c 1-300)
   if [ -e "$run/notebook.ready" ]; then
     failures=0 told=
     say_notebook ended "$code" "$ended" "$kernels" "$line"

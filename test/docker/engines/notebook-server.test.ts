@@ -19,12 +19,16 @@ it('says when the notebook server listens, and that kernels ended with a killed 
   await answers(instance);
   await eventually(async () => expect(await instance.notebookSaid()).toEqual(['starting', 'ready']));
   // The first kernel is a prepared process, the second one is started by Jupyter.
+  const prepared = "pgrep -f '[-]m berth_lab'";
+  await eventually(async () => expect(await instance.ssh(`${prepared} || true`)).toMatch(/^\d+\n$/));
   const kernels = [await kernelOf(instance), await kernelOf(instance)];
   // The image is compiled, so that an instance need not do it at its start.
   expect(await instance.ssh("find / -xdev -name '*.pyc' -newer /etc/berth/name")).toBe('');
+  expect((await instance.ssh(prepared)).trim()).toBe(kernels[0]);
   const server = (await instance.ssh('cat /dev/shm/berth/notebook.pid')).trim();
   const others = (await instance.ssh('nohup sleep 600 >/dev/null 2>&1 & echo $!')).trim();
-  await instance.ssh(`kill -KILL ${server}`);
+  // Kernels end by themselves as well.
+  await instance.ssh(`kill -KILL ${server} ${kernels[1]}`);
   await eventually(async () =>
     expect((await instance.notebookSaid()).slice(2)).toEqual([
       expect.stringMatching(/^ended 137 \d{10} 2 Killed$/),
