@@ -43,6 +43,14 @@ else:
             return User("owner")
     c.ServerApp.identity_provider_class = GatewayIdentity
     c.IdentityProvider.token = ""
+# Tornado lets a small message of a kernel wait until the one before is acknowledged, up to 40 ms.
+from tornado.http1connection import HTTP1Connection
+detach = HTTP1Connection.detach
+def detach_without_delay(connection):
+    stream = detach(connection)
+    stream.set_nodelay(True)
+    return stream
+HTTP1Connection.detach = detach_without_delay
 # Anything else than plain HTTP below BERTH_BASE_URL is not what the gateway asks for.
 c.ServerApp.ssl_options = {}
 for name in "FileContentsManager", "LargeFileManager":
