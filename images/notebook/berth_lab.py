@@ -1,13 +1,15 @@
 """
 Shortens the time from the page to the first output of a cell, as an extension of Jupyter's server.
 
-- The first kernel: a process imports what a Python kernel needs when the server starts, and becomes
-  the kernel when one is launched: 0.15 s instead of 0.8 s. It is used once, and ends after
-  UNUSED_S without use. It is dropped where packages were installed after its start, or the kernel's
-  environment is another than the server's.
+- The first kernel: a process imports what a Python kernel needs soon after the server's start, and
+  becomes the kernel when one is launched. It is used once, and ends after UNUSED_S without use. It is
+  dropped where packages were installed after its start, or the kernel's environment is another than
+  the server's.
 - A new notebook asks for the list of export formats, whose imports delay its kernel by half a
-  second: they are done before. The list searches the metadata of all packages 28 times, 0.3 s: it
-  is read once, until packages change.
+  second: the image has the list (page.sh). It is made anew once packages or settings have changed.
+- A page that connects to a kernel waits for a message of it. One that the kernel sends before it
+  knows of the subscription is lost, and Jupyter asks again half a second later: it asks a moment
+  later for the first time.
 - JupyterLab asks for language servers; without jupyter-lsp the answer is that there are none, not a
   404 in the browser's console.
 - Scripts and fonts of the page and of the image's extensions come from the gateway, at an address
@@ -15,7 +17,7 @@ Shortens the time from the page to the first output of a cell, as an extension o
   has them from another instance, compiled. Requests that come another way, other builds, and a page
   with other extensions use the instance's own files.
 """
-import importlib.metadata
+import asyncio
 import importlib.util
 import json
 import os
@@ -25,13 +27,16 @@ import sys
 import threading
 
 MODULE = "ipykernel_launcher"
+# The page needs the server first.
+PREPARE_S = 1
 UNUSED_S = 600
+SUBSCRIPTION_S = 0.05
+EXPORT_FORMATS = "/usr/share/jupyter/berth-nbconvert.json"
 PAGE = "/usr/share/jupyter/berth-page.html"
 OF_IMAGE = (
     "The JupyterLab that was installed here does not start: this is the image's own. "
     "See /var/log/berth/notebook.log.1; pip install --force-reinstall jupyterlab may mend it, from the next restart on."
 )
-COMMAND = [sys.executable, "-Xfrozen_modules=off", "-m", __name__]
 
 
 def _packages():
@@ -82,34 +87,49 @@ def _configure_page(handler, page_config):
     return page_config
 
 
-class EntryPoints:
-    """importlib.metadata.entry_points, which remembers what it found."""
+def _export_formats():
+    """The list that the image has; None if packages have changed since."""
+    try:
+        if max(_packages()) > os.stat(EXPORT_FORMATS).st_mtime_ns:
+            return None
+        with open(EXPORT_FORMATS) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
-    packages = found = None
 
-    def __call__(self, **query):
-        packages = _packages()
-        if packages != self.packages:
-            self.packages, self.found = packages, importlib.metadata.entry_points()
-        return self.found.select(**query)
+def _command(app):
+    """What runs the module of Python's kernel; None if another kernel is named so."""
+    from jupyter_client.kernelspec import NoSuchKernel
+
+    try:
+        program, *arguments = app.kernel_spec_manager.get_kernel_spec("python3").argv
+    except NoSuchKernel:
+        return None
+    if MODULE not in arguments:
+        return None
+    return [sys.executable if program.startswith("python") else program, *arguments[: arguments.index(MODULE)]]
 
 
 class WarmKernel:
-    def __init__(self):
-        self.packages, self.environment = _packages(), dict(os.environ)
-        self.process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+    process = None
+
+    def prepare(self, command):
+        self.command, self.packages, self.environment = command, _packages(), dict(os.environ)
+        self.process = subprocess.Popen([*command, __name__], stdin=subprocess.PIPE, cwd="/", start_new_session=True)
 
     def become(self, command, cwd, env, independent):
         """Returns the process as the kernel of this command, or None if it is none for it."""
         process, self.process = self.process, None
         if process is None:
             return None
-        usual = command[: len(COMMAND) - 1] == COMMAND[:-1] and command[len(COMMAND) - 1] == MODULE and not independent
+        count = len(self.command) + 1
+        usual = command[:count] == [*self.command, MODULE] and not independent
         if not usual or _user(env) != _user(self.environment) or _packages() != self.packages or process.poll() is not None:
             process.stdin.close()
             threading.Thread(target=process.wait, daemon=True).start()
             return None
-        start = {"args": command[len(COMMAND) :], "cwd": cwd or os.getcwd(), "env": {**env, "JPY_PARENT_PID": str(os.getpid())}}
+        start = {"args": command[count:], "cwd": cwd or os.getcwd(), "env": {**env, "JPY_PARENT_PID": str(os.getpid())}}
         process.stdin.write(json.dumps(start).encode())
         process.stdin.close()
         return process
@@ -121,6 +141,7 @@ class WarmKernel:
 def _load_jupyter_server_extension(app):
     from jupyter_client.provisioning import local_provisioner
     from jupyter_server.base.handlers import APIHandler
+    from jupyter_server.services.nbconvert.handlers import NbconvertRootHandler
     from jupyter_server.utils import url_path_join
     from tornado import web
 
@@ -134,19 +155,25 @@ def _load_jupyter_server_extension(app):
 
     local_provisioner.launch_kernel = launch_kernel
 
-    def import_exporters():
-        from nbconvert.exporters import base
-
-        base.entry_points = EntryPoints()
-        for name in base.get_export_names():
-            base.get_exporter(name)
-
     def listening():
-        threading.Thread(target=import_exporters, daemon=True).start()
-        app.io_loop.call_later(UNUSED_S, warm.drop)
+        command = _command(app)
+        if command is not None:
+            app.io_loop.call_later(PREPARE_S, warm.prepare, command)
+            app.io_loop.call_later(UNUSED_S, warm.drop)
 
     app.io_loop.add_callback(listening)
     app.web_app.settings.setdefault("page_config_hook", _configure_page)
+
+    class ExportFormats(NbconvertRootHandler):
+        @web.authenticated
+        async def get(self):
+            changed = any("Exporter" in name for name in self.config)
+            formats = None if changed else _export_formats()
+            if formats is None:
+                return await super().get()
+            self.finish(formats)
+
+    app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, "/api/nbconvert"), ExportFormats)])
 
     class NoLanguageServers(APIHandler):
         @web.authenticated
@@ -155,6 +182,17 @@ def _load_jupyter_server_extension(app):
 
     if importlib.util.find_spec("jupyter_lsp") is None:
         app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, "/lsp/status"), NoLanguageServers)])
+
+    from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+
+    nudge = ZMQChannelsWebsocketConnection.nudge
+
+    async def nudge_subscribed(connection):
+        await asyncio.sleep(SUBSCRIPTION_S)
+        if connection.channels:
+            await nudge(connection)
+
+    ZMQChannelsWebsocketConnection.nudge = lambda connection: asyncio.ensure_future(nudge_subscribed(connection))
 
 
 def _jupyter_server_extension_points():
