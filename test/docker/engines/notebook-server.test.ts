@@ -41,6 +41,24 @@ it('says when the notebook server listens, and that kernels ended with a killed 
   expect(await instance.ssh('cat /var/log/berth/notebook.state')).toBe('ready\n');
 });
 
+const UNDELAYED = `from unittest.mock import MagicMock
+from tornado.http1connection import HTTP1Connection
+with open("/etc/berth/jupyter-config") as file: exec(file.read(), {"c": MagicMock()})
+print(HTTP1Connection.detach(MagicMock()).set_nodelay.mock_calls)`;
+
+it('answers export formats out of the image until packages change, and sends small messages at once', async () => {
+  const instance = await start({});
+  await answers(instance);
+  const formats = async (): Promise<object> => (await (await instance.http('api/nbconvert')).json()) as object;
+  const list = await formats();
+  expect(list).toHaveProperty('html.output_mimetype', 'text/html');
+  await instance.ssh(`echo '{"of": "the image"}' >/usr/share/jupyter/berth-nbconvert.json`);
+  expect(await formats()).toEqual({ of: 'the image' });
+  await instance.ssh('sleep 0.1; touch /opt/venv/lib/python3*/site-packages');
+  expect(await formats()).toEqual(list);
+  expect(await instance.ssh(`/opt/venv/bin/python -c '${UNDELAYED}'`)).toBe('[call(True)]\n');
+});
+
 it('says why a server does not start from its second failure on, once, and goes on once it can', async () => {
   const broken = 'c.ServerApp.kernel_manager_class = "no.such.Class"';
   const instance = await start({
