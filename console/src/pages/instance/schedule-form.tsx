@@ -1,5 +1,5 @@
 /** Automatic stops: at a time, after the longest run, and when nothing uses the instance. */
-import { Alert, Button, Checkbox, Group, NumberInput, Stack, Switch, Text, TextInput } from '@mantine/core';
+import { Alert, Checkbox, Group, NumberInput, Switch, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { ruleNames, type RuleName } from '../../../../src/contract/statuses.ts';
@@ -10,6 +10,7 @@ import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import { endsQuery, type InstanceView, type StopPolicy } from './queries.ts';
 import { fieldOf, hoursOf, minutesOf, timeOf } from './schedule.ts';
+import { SaveForm } from './save-form.tsx';
 import { SettingsCard } from './settings-card.tsx';
 import { useChange } from './use-change.ts';
 
@@ -28,7 +29,7 @@ export function ScheduleForm({ view: { instance } }: { view: InstanceView }) {
 const FIRST_IDLE_MINUTES = 60;
 
 function Fields({ ends }: { ends: StopPolicy }) {
-  const { instance, common } = useTexts();
+  const { instance } = useTexts();
   const { settings, idle } = instance;
   const { instanceId } = ends;
   const [stopAt, setStopAt] = useState(fieldOf(ends.stopAtUnixMs));
@@ -60,74 +61,64 @@ function Fields({ ends }: { ends: StopPolicy }) {
     }),
   );
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        save.mutate(undefined);
-      }}
-    >
-      <Stack gap="sm" align="flex-start">
-        <TextInput
-          size="xs"
-          type="datetime-local"
-          label={settings.stopAt}
-          description={settings.stopAtHint}
-          value={stopAt}
-          error={isPast ? settings.inThePast : undefined}
-          onChange={({ currentTarget }) => setStopAt(currentTarget.value)}
-        />
-        <NumberInput
-          size="xs"
-          w={220}
-          label={settings.longestRun}
-          description={settings.longestRunHint}
-          min={0}
-          step={1}
-          decimalScale={2}
-          suffix={settings.hoursSuffix}
-          value={hours}
-          onChange={setHours}
-        />
-        <Switch
-          label={settings.idleStop}
-          description={settings.idleStopHint}
-          checked={isIdle}
-          onChange={({ currentTarget }) => setIdle(currentTarget.checked)}
-        />
-        {isIdle && (
-          <>
-            <NumberInput
-              size="xs"
-              w={220}
-              label={settings.idleMinutes}
-              min={1}
-              allowDecimal={false}
-              suffix={settings.minutesSuffix}
-              value={idleMinutes}
-              onChange={setIdleMinutes}
-            />
-            <Checkbox.Group
-              label={settings.counts}
-              value={ruleNames.filter((name) => !ignored.includes(name))}
-              onChange={(counting) => setIgnored(ruleNames.filter((name) => !counting.includes(name)))}
-            >
-              <Group gap="sm" mt={4}>
-                {ruleNames.map((name) => (
-                  <Checkbox key={name} size="xs" value={name} label={idle.signals[name]} />
-                ))}
-              </Group>
-            </Checkbox.Group>
-            {ignored.length === ruleNames.length && (
-              <Alert color="yellow" variant="light" py={4}>
-                <Text size="xs">{settings.oneCounts}</Text>
-              </Alert>
-            )}
-          </>
-        )}
-        <Button type="submit" disabled={isSame || isRefused} loading={save.isPending}>
-          {common.save}
-        </Button>
-      </Stack>
-    </form>
+    <SaveForm save={save} isIdle={isSame || isRefused}>
+      <TextInput
+        size="xs"
+        type="datetime-local"
+        label={settings.stopAt}
+        description={settings.stopAtHint}
+        value={stopAt}
+        error={isPast ? settings.inThePast : undefined}
+        onChange={({ currentTarget }) => setStopAt(currentTarget.value)}
+      />
+      <NumberInput
+        size="xs"
+        w={220}
+        label={settings.longestRun}
+        description={settings.longestRunHint}
+        min={0}
+        step={1}
+        decimalScale={2}
+        suffix={settings.hoursSuffix}
+        value={hours}
+        onChange={setHours}
+      />
+      <Switch
+        label={settings.idleStop}
+        description={settings.idleStopHint}
+        checked={isIdle}
+        onChange={({ currentTarget }) => setIdle(currentTarget.checked)}
+      />
+      {isIdle && (
+        <>
+          <NumberInput
+            size="xs"
+            w={220}
+            label={settings.idleMinutes}
+            min={1}
+            allowDecimal={false}
+            suffix={settings.minutesSuffix}
+            value={idleMinutes}
+            onChange={setIdleMinutes}
+          />
+          <Checkbox.Group
+            label={settings.counts}
+            value={ruleNames.filter((name) => !ignored.includes(name))}
+            onChange={(counting) => setIgnored(ruleNames.filter((name) => !counting.includes(name)))}
+          >
+            <Group gap="sm" mt={4}>
+              {ruleNames.map((name) => (
+                <Checkbox key={name} size="xs" value={name} label={idle.signals[name]} />
+              ))}
+            </Group>
+          </Checkbox.Group>
+          {ignored.length === ruleNames.length && (
+            <Alert color="yellow" variant="light" py={4}>
+              <Text size="xs">{settings.oneCounts}</Text>
+            </Alert>
+          )}
+        </>
+      )}
+    </SaveForm>
   );
 }

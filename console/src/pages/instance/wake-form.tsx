@@ -1,5 +1,5 @@
 /** Whose requests start the instance while it is stopped. */
-import { Button, NativeSelect, NumberInput, Stack, Text } from '@mantine/core';
+import { NativeSelect, NumberInput, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '../../app/api.ts';
@@ -8,6 +8,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/allowed-acts.ts';
 import { wakeQuery, type InstanceView, type Wake } from './queries.ts';
+import { SaveForm } from './save-form.tsx';
 import { SettingsCard } from './settings-card.tsx';
 import { useChange } from './use-change.ts';
 
@@ -26,7 +27,7 @@ export function WakeForm({ view: { instance } }: { view: InstanceView }) {
 const wakers = ['off', 'owner', 'visitors'] as const;
 
 function Fields({ wake }: { wake: Wake }) {
-  const { instance, common } = useTexts();
+  const { instance } = useTexts();
   const { settings } = instance;
   const [by, setBy] = useState(wake.by);
   const [perDay, setPerDay] = useState<number | string>(wake.visitorsPerDay);
@@ -34,41 +35,31 @@ function Fields({ wake }: { wake: Wake }) {
   const isSame = by === wake.by && visitorsPerDay === wake.visitorsPerDay;
   const save = useChange(() => api.wake({ instanceId: wake.instanceId, by, visitorsPerDay }));
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        save.mutate(undefined);
-      }}
-    >
-      <Stack gap="sm" align="flex-start">
-        <NativeSelect
-          size="xs"
-          label={settings.wakeBy}
-          value={by}
-          onChange={({ currentTarget: { value } }) => setBy(wakers.find((one) => one === value) ?? 'off')}
-          data={wakers.map((value) => ({ value, label: settings.wakers[value] }))}
-        />
-        {by === 'visitors' && (
-          <>
-            <NumberInput
-              size="xs"
-              w={220}
-              label={settings.visitorWakes}
-              min={1}
-              max={100}
-              allowDecimal={false}
-              value={perDay}
-              onChange={setPerDay}
-            />
-            <Text size="xs" c="dimmed">
-              {settings.visitorWakesUsed(wake.visitorsToday)}
-            </Text>
-          </>
-        )}
-        <Button type="submit" disabled={isSame} loading={save.isPending}>
-          {common.save}
-        </Button>
-      </Stack>
-    </form>
+    <SaveForm save={save} isIdle={isSame}>
+      <NativeSelect
+        size="xs"
+        label={settings.wakeBy}
+        value={by}
+        onChange={({ currentTarget: { value } }) => setBy(wakers.find((one) => one === value) ?? 'off')}
+        data={wakers.map((value) => ({ value, label: settings.wakers[value] }))}
+      />
+      {by === 'visitors' && (
+        <>
+          <NumberInput
+            size="xs"
+            w={220}
+            label={settings.visitorWakes}
+            min={1}
+            max={100}
+            allowDecimal={false}
+            value={perDay}
+            onChange={setPerDay}
+          />
+          <Text size="xs" c="dimmed">
+            {settings.visitorWakesUsed(wake.visitorsToday)}
+          </Text>
+        </>
+      )}
+    </SaveForm>
   );
 }
