@@ -27,7 +27,7 @@ export type { FleetRegion } from './regions/capacity/fleet.ts';
 export type { Commands } from './compute/inside/commands.ts';
 export type { FollowedLog } from './compute/inside/logs/follow.ts';
 export type { LogPage, LogRequest } from './compute/inside/logs/logs.ts';
-export type { NotebookBar } from './compute/inside/notebook-bar.ts';
+export type { BarFigures, NotebookBar } from './compute/inside/notebook-bar.ts';
 export type { InstanceMetrics } from './compute/inside/metrics/metrics.ts';
 export type { AttachedTerminal, TerminalHost, TerminalMessage } from './compute/inside/terminals/terminal-host.ts';
 export type { PublishedEvents } from './delivery/event-feed.ts';

@@ -8,7 +8,6 @@ import {
   died,
   drainOrCut,
   instanceStalled,
-  loopbackOnly,
   notebookNotListening,
   notListening,
   sendAnswer,
@@ -23,6 +22,7 @@ import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './instance-pools.ts';
 import { isBusy } from './loopback.ts';
+import { toOwner, type OwnerDeps } from './owner-answers.ts';
 import { takesNotice } from './sandbox-notice.ts';
 import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
@@ -39,9 +39,7 @@ export interface Exchange {
   headers: string[];
   expectsContinue: boolean;
   notice: string | null;
-  apiUrl: string;
-  /** Asked where nothing answers the owner. */
-  onlyOnLoopback: (() => Promise<boolean>) | null;
+  ofOwner: OwnerDeps;
   log: Log;
   idle: IdleTimeouts;
   limits: GatewayLimits;
@@ -262,9 +260,9 @@ class Passing extends IdleWatched implements Receiver {
   }
 
   async #answerBusy(answer: Answer): Promise<void> {
-    const { req, res, head, target, apiUrl, onlyOnLoopback } = this.#exchange;
-    const found = (await onlyOnLoopback?.()) === true ? loopbackOnly(target, apiUrl) : answer;
-    if (!this.#clientGone) sendAnswer(req, res, found, head.accept);
+    const { req, res, head, ofOwner } = this.#exchange;
+    const told = await toOwner(ofOwner, { ...this.#exchange, opensLoopback: this.#pool.opensLoopback }, answer);
+    if (!this.#clientGone) sendAnswer(req, res, told, head.accept);
   }
 }
 

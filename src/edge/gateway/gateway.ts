@@ -68,7 +68,7 @@ import {
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
 import { addressOf, answerClientError, makeListener } from './listener.ts';
-import { dialPort, listensOnLoopback } from './loopback.ts';
+import { dialPort } from './loopback.ts';
 import { answerBar } from './notebook-bar.ts';
 import { open, visitorOf } from './open-link.ts';
 import { clearCookies, makeOwnOrigin, type OwnOrigin } from './own-origin.ts';
@@ -329,14 +329,11 @@ export class Gateway {
     const isGone = (): boolean => res.destroyed;
     const entered = await this.#enter({ head, asked, method, upgrade: false, isGone }, connection);
     if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
-    const { pool, portAddress, target, authorized } = entered;
+    const { pool, authorized } = entered;
     const connected = { socket: req.socket, cut: () => abort(req, res) };
     const onDone = this.#begin(entered, authorized.accessGrant, connected, method, false);
-    const mayAsk = authorized.owner && target.mount !== 'notebook' && method === 'GET' && !pool.opensLoopback;
-    const onlyOnLoopback = mayAsk ? () => listensOnLoopback(this.#deps.forwarding, portAddress) : null;
-    const answering = { apiUrl: this.#admission.apiUrl, onlyOnLoopback, onDone };
     const shared = { log: this.#deps.log, idle: this.#idle, limits: this.#limits };
-    forward(pool, { ...client, ...entered, ...shared, ...answering, head });
+    forward(pool, { ...client, ...entered, ...shared, ofOwner: this.#deps, onDone, head });
   }
 
   #isFree(client: Duplex): boolean {
@@ -446,8 +443,7 @@ export class Gateway {
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
-    const opensLoopback = route.access.get(target.port) === 'loopback';
-    const pool = this.#pools.acquire(portAddress, opensLoopback);
+    const pool = this.#pools.acquire(portAddress, route);
     if (pool === null) return { refused: tooMany() };
     if (wasHeld) pool.patientUntilMs = this.#elapsed() + this.#limits.wakeHoldMs;
     const { apiUrl } = this.#admission;

@@ -6,6 +6,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
+import type { GatewayRoute } from '../../control/index.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { InstanceId } from '../../domain/kernel/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/access/port-access.ts';
@@ -48,8 +49,11 @@ export class InstancePools {
   }
 
   /** Acquires a slot of the concurrency limits; null if none is free. Release by `release`. */
-  acquire(address: PortAddress, opensLoopback: boolean): PortPool | null {
-    const { instanceId, port } = address;
+  acquire(
+    { instanceId, port }: PortAddress,
+    { access, notebook }: Pick<GatewayRoute, 'access' | 'notebook'>,
+  ): PortPool | null {
+    const opensLoopback = access.get(port) === 'loopback';
     let ports = this.#pools.get(instanceId);
     if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
     const key = keyOf({ port, opensLoopback });
@@ -66,6 +70,7 @@ export class InstancePools {
       );
       ports.set(key, entry);
     }
+    entry.isPatient = port === NOTEBOOK_PORT && notebook?.state !== 'none' && notebook?.state !== 'failed';
     const ofInstance = this.#active.get(instanceId) ?? 0;
     if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
     entry.active += 1;
@@ -93,7 +98,7 @@ export class InstancePools {
   }
 
   async #dialPatiently(entry: PortPool): Promise<Duplex> {
-    const patienceMs = entry.port === NOTEBOOK_PORT ? this.#limits.notebookPatienceMs : 0;
+    const patienceMs = entry.isPatient ? this.#limits.notebookPatienceMs : 0;
     for (;;) {
       try {
         const stream = await this.#dialOnce(entry);
@@ -158,6 +163,8 @@ export class PortPool {
   readonly opensLoopback: boolean;
   active = 0;
   usedAtMs: number;
+  /** A notebook's port may still open. */
+  isPatient = false;
   /** When the port was first found closed since it last answered. */
   closedSinceMs: number | null = null;
   /** Dials repeat until then: a request has started the instance. */

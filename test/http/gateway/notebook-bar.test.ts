@@ -22,7 +22,7 @@ const STOP = `/notebook/${A}/.berth/stop`;
 const PAGE = { host: HOST, cookie: 'berth_gateway=session-a', 'sec-fetch-site': 'same-origin' };
 const CLICK = { ...PAGE, origin: ORIGIN, 'content-type': 'application/json' };
 
-async function harness({ stop }: Partial<NotebookBar> = {}) {
+async function harness({ read, stop }: Partial<NotebookBar> = {}) {
   const inside: string[] = [];
   const { port } = await serve((req, res) => {
     inside.push(req.url ?? '');
@@ -32,7 +32,7 @@ async function harness({ stop }: Partial<NotebookBar> = {}) {
   const made = await start({
     portDomain: 'ports.test',
     notebookBar: {
-      read: async ({ ownerId, instanceId }) => ({ ...FIGURES, name: `${ownerId} ${instanceId}` }),
+      read: read ?? (async ({ ownerId, instanceId }) => ({ ...FIGURES, name: `${ownerId} ${instanceId}` })),
       stop: stop ?? (async (...request) => void stops.push(request)),
     },
   });
@@ -116,6 +116,25 @@ test.each([
   const headers = Object.entries({ ...CLICK, ...more }).filter(([, value]) => value !== '');
   expect((await ask(made, path, { method, headers: Object.fromEntries(headers) })).status).toBe(status);
   expect([inside, stops]).toEqual([[], []]);
+});
+
+test('an image without a notebook has the figures on the page that says so, for its owner', async () => {
+  const gpus = { count: 1, memoryUsedBytes: 2 ** 30, memoryTotalBytes: 2 ** 34, busyPercent: 40 };
+  const { made } = await harness({ read: async () => ({ ...FIGURES, stopsInMs: 7_530_000, gpus }) });
+  const instance = made.instances.get(A);
+  instance?.ports.clear();
+  Object.assign(instance?.route ?? {}, { notebook: { state: 'none', text: '' } });
+  const asked = (headers: Record<string, string>) => ask(made, `/notebook/${A}/`, { headers });
+  const page = { ...PAGE, accept: 'text/html', 'sec-fetch-site': 'none' };
+  const { status, body } = await asked(page);
+  expect(status).toBe(503);
+  expect(body).toContain('This image has no Jupyter');
+  expect(body).toContain('&quot;mine&quot; has cost $1.00 so far, at $0.5 an hour');
+  expect(body).toContain('It stops by itself in 2 h 6 min');
+  expect(body).toContain('Its GPUs are 40 % busy, with 1.0 of 16.0 GiB in use');
+  expect(body).toContain(`href="http://console.test:8080/instances/${A}"`);
+  expect((await asked({ ...page, accept: 'application/json' })).body).not.toContain('mine');
+  expect((await asked({ ...page, cookie: 'berth_gateway=session-m' })).body).not.toContain('mine');
 });
 
 test('says why an instance can not be stopped', async () => {

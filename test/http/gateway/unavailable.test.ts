@@ -32,7 +32,8 @@ describe('the gateway explains why an instance cannot answer', () => {
     [{ state: 'none', text: '' }, 'This image has no Jupyter', /install JupyterLab in the instance/, false],
   ];
   test.each(notebooks)('a notebook that is %j', async (notebook, title, says, reloads) => {
-    const harness = await start();
+    const isAwaited = notebook === null || notebook.state === 'starting';
+    const harness = await start({ limits: { notebookPatienceMs: isAwaited ? 100 : Infinity } });
     harness.add(A, { route: { notebook } });
     const headers = { accept: 'text/html', authorization: `Bearer ${jwtOf(ALICE)}` };
     const page = await ask(harness, `/notebook/${A}/lab`, { headers });
