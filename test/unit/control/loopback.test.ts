@@ -8,8 +8,9 @@ import type { InstanceNetwork } from '../../../src/engines/contract.ts';
 
 const ID = instanceIdOf('aaaaaaaa-1111-4111-8111-aaaaaaaaaaaa');
 const signal = new AbortController().signal;
+const busy = (): EngineFault => new EngineFault('busy', 'nothing listens', { retry: true });
 
-function world(listening: readonly string[]) {
+function world(listening: readonly string[], closed: (host: string) => EngineFault = busy) {
   const seen = { joins: 0, closed: 0, asked: [] as string[] };
   const ends: (() => void)[] = [];
   const joinNetwork = async (): Promise<InstanceNetwork> => {
@@ -19,7 +20,7 @@ function world(listening: readonly string[]) {
     return {
       async connect({ host }): Promise<Duplex> {
         seen.asked.push(host);
-        if (!listening.includes(host)) throw new EngineFault('busy', 'nothing listens', { retry: true });
+        if (!listening.includes(host)) throw closed(host);
         return new PassThrough();
       },
       listen: () => Promise.reject(new Error('not asked for')),
@@ -60,6 +61,12 @@ test('a port where nothing listens is busy, and leaves no network', async () => 
   const { seen, dial } = world([]);
   await expect(dial(ID, 80, signal)).rejects.toMatchObject({ kind: 'busy' });
   expect(seen).toEqual({ joins: 1, closed: 1, asked: ['127.0.0.1', '::1'] });
+});
+
+test('a port where nothing listens is busy without IPv6, too', async () => {
+  const noAddress = new EngineFault('rejected', 'no such address', { retry: false });
+  const { dial } = world([], (host) => (host === '::1' ? noAddress : busy()));
+  await expect(dial(ID, 80, signal)).rejects.toMatchObject({ kind: 'busy' });
 });
 
 test('joins the next run of the instance again', async () => {

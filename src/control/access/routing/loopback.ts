@@ -53,6 +53,9 @@ async function connectEither(network: InstanceNetwork, port: number, signal: Abo
     return await network.connect({ host: '127.0.0.1', port }, signal);
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
-    return network.connect({ host: '::1', port }, signal);
+    // Most instances have no IPv6: that ::1 is no address there says nothing of the program.
+    return network.connect({ host: '::1', port }, signal).catch(() => {
+      throw error;
+    });
   }
 }
