@@ -8,8 +8,9 @@ export interface Listener {
 }
 
 const LISTENING = '0A';
-/** Address of the name server that Docker puts into each network. */
-const DOCKER_DNS = '0B00007F';
+const LOOPBACK = /^(?:0100007F|0{16}FFFF00000100007F|0{24}01000000)$/;
+/** Addresses that the gateway does not dial, as of the name server that Docker puts there. */
+const OTHER_LOOPBACK = /^(?:0{16}FFFF0000)?[0-9A-F]{6}7F$/;
 /** From here on the kernel chooses: ports of kernels of notebooks, for one. */
 const FIRST_CHOSEN_PORT = 32_768;
 
@@ -19,9 +20,10 @@ export function listenersOf(tables: string): Listener[] {
   for (const line of tables.split('\n')) {
     const [, local = '', , state] = line.trim().split(/\s+/);
     const [address = '', portText = ''] = local.split(':');
-    if (state !== LISTENING || address === DOCKER_DNS) continue;
+    const onLoopback = LOOPBACK.test(address);
+    if (state !== LISTENING || (!onLoopback && OTHER_LOOPBACK.test(address))) continue;
     const port = Number.parseInt(portText, 16);
-    byPort.set(port, (byPort.get(port) ?? true) && isLoopback(address));
+    byPort.set(port, (byPort.get(port) ?? true) && onLoopback);
   }
   return [...byPort]
     .map(([port, onLoopback]) => ({ port, onLoopback }))
@@ -31,6 +33,3 @@ export function listenersOf(tables: string): Listener[] {
     )
     .toSorted((a, b) => a.port - b.port);
 }
-
-const isLoopback = (address: string): boolean =>
-  address === '00000000000000000000000001000000' || /^(?:0{16}FFFF0000)?[0-9A-F]{6}7F$/.test(address);

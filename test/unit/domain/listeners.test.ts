@@ -18,6 +18,8 @@ test.each<[string, string[], object[]]>([
   ['a connection', [row('0100007F:1F40', '01')], []],
   ['ssh and the notebook', [row('00000000:0016'), row('00000000:22B8')], []],
   ['the name server of Docker', [row('0B00007F:1F40')], []],
+  ['a loopback address that nobody dials', [row('3500007F:1F40')], []],
+  ['such an address and loopback', [row('3500007F:1F40'), row('0100007F:1F40')], [{ port: 8000, onLoopback: true }]],
   ['a kernel of a notebook', [row('0100007F:9C40')], []],
 ])('finds who listens on %s', (_where, rows, found) => {
   expect(listenersOf(['  sl  local_address rem_address   st', ...rows, ''].join('\n'))).toEqual(found);
