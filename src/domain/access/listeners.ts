@@ -15,7 +15,7 @@ const OTHER_LOOPBACK = /^(?:0{16}FFFF0000)?[0-9A-F]{6}7F$/;
 const FIRST_CHOSEN_PORT = 32_768;
 
 /** `tables`: `/proc/net/tcp` and `tcp6`, with addresses in words of a little-endian machine. */
-export function listenersOf(tables: string): Listener[] {
+export function listenersOf(tables: string, hasNotebook: boolean): Listener[] {
   const byPort = new Map<number, boolean>();
   for (const line of tables.split('\n')) {
     const [, local = '', , state] = line.trim().split(/\s+/);
@@ -29,7 +29,7 @@ export function listenersOf(tables: string): Listener[] {
     .map(([port, onLoopback]) => ({ port, onLoopback }))
     .filter(
       ({ port, onLoopback }) =>
-        port !== SSH_PORT && port !== NOTEBOOK_PORT && !(onLoopback && port >= FIRST_CHOSEN_PORT),
+        port !== SSH_PORT && !(hasNotebook && port === NOTEBOOK_PORT) && !(onLoopback && port >= FIRST_CHOSEN_PORT),
     )
     .toSorted((a, b) => a.port - b.port);
 }

@@ -83,7 +83,7 @@ describe('connections and listeners in an instance’s network', () => {
     const listen = (host: string, port: number) => network.listen({ host, port }, () => {}, deadline());
     await listen(loopback, 7101);
     await listen('', 7104);
-    const listeners = async () => listenersOf((await fixture.engine.tcpTables?.(spec.id, deadline())) ?? '');
+    const listeners = async () => listenersOf((await fixture.engine.tcpTables?.(spec.id, deadline())) ?? '', true);
     const expected = [
       { port: echoPort, onLoopback: false },
       { port: 7101, onLoopback: true },

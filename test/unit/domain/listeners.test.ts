@@ -22,5 +22,11 @@ test.each<[string, string[], object[]]>([
   ['such an address and loopback', [row('3500007F:1F40'), row('0100007F:1F40')], [{ port: 8000, onLoopback: true }]],
   ['a kernel of a notebook', [row('0100007F:9C40')], []],
 ])('finds who listens on %s', (_where, rows, found) => {
-  expect(listenersOf(['  sl  local_address rem_address   st', ...rows, ''].join('\n'))).toEqual(found);
+  expect(listenersOf(['  sl  local_address rem_address   st', ...rows, ''].join('\n'), true)).toEqual(found);
+});
+
+test('finds who listens on the port of the notebook where there is none', () => {
+  expect(listenersOf([row('00000000:0016'), row('00000000:22B8')].join('\n'), false)).toEqual([
+    { port: 8888, onLoopback: false },
+  ]);
 });

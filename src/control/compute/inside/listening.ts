@@ -19,7 +19,7 @@ export const makeListening = (deps: Pick<TaskDeps, 'store' | 'regions' | 'time' 
     const { id, spec } = await requireRunning(deps.store, caller, instanceId);
     try {
       const tables = await readTables(deps.regions.of(spec.regionId).engine, id, deadlineWithin(deps, READ_MS));
-      return listenersOf(tables).slice(0, MAX_LISTENERS);
+      return listenersOf(tables, !spec.runImageCommand).slice(0, MAX_LISTENERS);
     } catch (error) {
       throw refusalOfFault(error);
     }
