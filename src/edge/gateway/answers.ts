@@ -252,6 +252,13 @@ export function notebookNotListening(notebook: GatewayRoute['notebook']): Answer
   };
 }
 
+export const noNotebookPage = ({ instanceId }: InstanceTarget, apiUrl: string): Answer => ({
+  ...NOT_FOUND,
+  title: 'There is no notebook page',
+  message: 'the instance runs the command of its image: open the port of its program',
+  link: { href: `${apiUrl}/instances/${instanceId}?tab=ports`, text: 'See its ports in the console' },
+});
+
 export const notListening = (port: number): Answer => ({
   ...UNAVAILABLE,
   title: 'Nothing answers yet',

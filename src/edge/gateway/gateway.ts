@@ -431,7 +431,7 @@ export class Gateway {
     }
     if (authorized.owner && isNavigation(head, method))
       authorized.setCookie ??= cookieOfApp(head.cookies, target, isSecure(ownOrigin));
-    const page = await startPage(this.#labAssets, authorized, { ...incoming, target });
+    const page = await startPage(this.#labAssets, authorized, { ...incoming, target }, this.#admission.apiUrl);
     if (page !== null) return { refused: page };
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);

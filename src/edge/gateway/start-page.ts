@@ -6,7 +6,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Admission, Authorized } from './admission.ts';
-import { pageOfImage, type Answer } from './answers.ts';
+import { noNotebookPage, pageOfImage, type Answer } from './answers.ts';
 import type { Head } from './head.ts';
 import type { LabAssets } from './lab-assets.ts';
 import type { InstanceTarget } from './routing.ts';
@@ -74,12 +74,15 @@ async function pageOf(
   return owner && mount === 'notebook' && startingImage !== undefined ? pages.page(startingImage) : undefined;
 }
 
-/** Null for all but the address with which a notebook is opened. */
+/** Null for all but the address with which a notebook is opened, and any where there is none. */
 export async function startPage(
   pages: Pages,
   authorized: Authorized,
   { head, method, target }: Asked,
+  apiUrl: string,
 ): Promise<Answer | null> {
+  if (target.mount === 'notebook' && authorized.route.notebook?.state === 'command')
+    return noNotebookPage(target, apiUrl);
   if (method !== 'GET' || !isNavigation(head, method) || target.upstreamPath !== `${target.prefix}/`) return null;
   const page = await pageOf(pages, authorized, target);
   if (page === undefined) return null;

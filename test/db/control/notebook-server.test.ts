@@ -40,6 +40,7 @@ onBothEngines('the notebook server', (open) => {
     expect(await startingImage(id)).toMatch(/./);
     const byCommand = await instances.launch(world.caller, { ...world.launchInput(), runImageCommand: true }, null);
     expect(await startingImage(byCommand.instanceId)).toBeUndefined();
+    expect((await forwarding.route(byCommand.instanceId))?.notebook?.state).toBe('command');
     await world.until(id, inState('ready'));
     await expect.poll(() => startingImage(id)).toBeUndefined();
     await instances.stop(world.caller, { instanceId: id }, null);

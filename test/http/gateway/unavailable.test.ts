@@ -42,6 +42,16 @@ describe('the gateway explains why an instance cannot answer', () => {
     expect(page.body.includes('http-equiv="refresh"')).toBe(reloads);
   });
 
+  test('an instance that runs the command of its image has no notebook page, whatever listens there', async () => {
+    const harness = await start();
+    const inside = await serve((_req, res) => res.writeHead(302, { location: '/notebook' }).end());
+    harness.add(A, { ports: { 8888: inside.port }, route: { notebook: { state: 'command', text: '' } } });
+    const headers = { accept: 'text/html', authorization: `Bearer ${jwtOf(ALICE)}` };
+    const page = await ask(harness, `/notebook/${A}/`, { headers });
+    expect(page).toMatchObject({ status: 404, body: expect.stringContaining('<h1>There is no notebook page</h1>') });
+    expect(page.body).toContain(`href="${API_ORIGIN}/instances/${A}?tab=ports"`);
+  });
+
   test('answers an upload to a port without a listener, and keeps the connection', async () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });

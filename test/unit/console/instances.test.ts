@@ -1,4 +1,6 @@
 import { expect, it } from 'vitest';
+import { nextActOf } from '../../../console/src/pages/instances/allowed-acts.ts';
+import type { InstanceObject } from '../../../src/contract/compute/instance.ts';
 import { nextName } from '../../../console/src/pages/launch/draft.ts';
 import { filtersOf, readInstanceSearch } from '../../../console/src/pages/instances/search.ts';
 
@@ -22,6 +24,17 @@ it('asks the API for what the address says, without terminated instances unless 
     labels: { path: 'a=b' },
     sort: { by: 'createdAt', order: 'desc' },
   });
+});
+
+it('opens what has a notebook, and offers no page where there is none', () => {
+  const running = (state: string) =>
+    ({ instanceRuntimeInfo: { status: 'Running' }, notebook: { state } }) as unknown as InstanceObject;
+  expect(['starting', 'ready', 'failed', 'none'].map((state) => nextActOf(running(state)))).toEqual([
+    'open',
+    'open',
+    'open',
+    null,
+  ]);
 });
 
 it('names the next launch after the last one', () => {

@@ -1,10 +1,10 @@
-/** Opens the notebook of a launch in this tab as soon as it answers. */
+/** Opens the notebook of a launch in this tab as soon as it answers, if it has one. */
 import { useLocalStorage } from '@mantine/hooks';
 import { useEffect, useRef } from 'react';
 import type { InstanceObject } from '../../../../src/contract/compute/instance.ts';
 import { api } from '../../app/api.ts';
 import { useFailureNotice } from '../../parts/use-failure-notice.ts';
-import { idOf } from '../instances/allowed-acts.ts';
+import { idOf, nextActOf } from '../instances/allowed-acts.ts';
 
 /** Whether notebooks open by themselves; remembered in this browser. */
 export const useOpensByItself = () =>
@@ -15,7 +15,7 @@ export function useOpenWhenReady(instance: InstanceObject, isAsked: boolean, onO
   const [opensByItself] = useOpensByItself();
   const hasOpened = useRef(false);
   const instanceId = idOf(instance);
-  const isReady = instance.instanceRuntimeInfo.status === 'Running' && instance.instanceRuntimeInfo.phase === 'Ready';
+  const isReady = nextActOf(instance) === 'open' && instance.instanceRuntimeInfo.phase === 'Ready';
   useEffect(() => {
     if (!isAsked || !opensByItself || !isReady || hasOpened.current) return;
     hasOpened.current = true;

@@ -11,13 +11,14 @@ export const mayAct = ({ actions }: InstanceObject, act: ActName): boolean => ac
 export type NextAct = ActName | 'open' | 'why' | 'pay' | 'watch';
 
 /** The next sensible thing to do with an instance. */
-export function nextActOf({ instanceRuntimeInfo: { status, diagnosisReason } }: InstanceObject): NextAct | null {
+export function nextActOf({ instanceRuntimeInfo, notebook }: InstanceObject): NextAct | null {
+  const { status, diagnosisReason } = instanceRuntimeInfo;
   if (diagnosisReason === 'NoMoney' || diagnosisReason === 'PaidTimeEnded') return 'pay';
   // Its page asks before the root disk is replaced.
   if (diagnosisReason === 'RootDiskLost') return 'why';
   switch (status) {
     case 'Running':
-      return 'open';
+      return notebook?.state === 'none' ? null : 'open';
     case 'Stopped':
     case 'Archived':
       return 'start';

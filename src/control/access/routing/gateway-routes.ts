@@ -43,7 +43,6 @@ export const portAccessIn = (row: InstanceRow, { nodePorts }: Pick<Instance, 'no
 async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }: RowDeps): Promise<GatewayRoute> {
   const instance = instanceFromRow(row);
   const region = (await readCatalog()).regions.get(row.regionId)?.region;
-  const { notebook } = instance.observed;
   return {
     instanceId: instance.id,
     regionId: row.regionId,
@@ -54,10 +53,15 @@ async function gatewayRouteOf(row: InstanceRow, { notebookTokens, readCatalog }:
     status: instance.observed.status,
     notebookToken: notebookTokens.open(row),
     sshFront: instance.observed.sshFront && instance.desired === 'running',
-    notebook: notebook && { state: notebook.state, text: notebook.text },
+    notebook: notebookOf(instance),
     wake: wakeOf(row).by,
     startingImage: startingImageOf(instance),
   };
+}
+
+function notebookOf({ spec, observed: { notebook } }: Instance): GatewayRoute['notebook'] {
+  if (spec.runImageCommand) return { state: 'command', text: '' };
+  return notebook && { state: notebook.state, text: notebook.text };
 }
 
 function startingImageOf({ desired, operation, observed, spec }: Instance): string | undefined {

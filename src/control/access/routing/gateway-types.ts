@@ -74,7 +74,10 @@ export interface GatewayRoute {
   notebookToken: string;
   /** The gateway serves its ssh: the image has no sshd. */
   sshFront: boolean;
-  /** State and last log line of the notebook server; null: unknown. */
+  /**
+   * State and last log line of the notebook server; null: unknown. `command`: the image's own
+   * command runs in its place.
+   */
   notebook: { state: string; text: string } | null;
   /** Callers whose requests start it while it is stopped. */
   wake: Waker;
