@@ -92,6 +92,27 @@ describe('sftp-server and rsync', () => {
     expect(refused.stderr).toMatch(/read-only/i);
   });
 
+  it('leave root its rights where the command of another user gains none', async () => {
+    const { engine } = await prepared();
+    const imageRef = `berth.local/test-user:${fixture.installation}`;
+    const files = {
+      'etc/passwd': { content: 'root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\n', mode: 0o644 },
+    };
+    await importBusybox(fixture.docker, imageRef, await fixture.hostFolder(), files, undefined, ['USER ann']);
+    subject.after(() => fixture.dropImage(imageRef));
+    const words = ['sh', '-c', 'umask 077; echo $COLOR >/dev/shm/own; exec sleep 3600'];
+    const spec = {
+      ...subject.spec({ imageRef, imageCommand: { words, hasShell: true } }),
+      files: [control('env', 'export COLOR=blue\n', 0o644)],
+    };
+    await engine.ensure(spec, deadline());
+    const inside = (command: string) => engine.exec(spec.id, ['sh', '-c', command], deadline());
+    await until('the command runs', async () => (await inside('[ -s /dev/shm/own ]')).exitCode === 0);
+    expect((await inside('cat /dev/shm/own && chown 0:0 /dev/shm/own && id -u')).stdout).toBe('blue\n0\n');
+    const ofProcess1 = 'grep -E "^(Uid|NoNewPrivs)" /proc/1/status; tr "\\0" " " </proc/1/cmdline';
+    expect((await inside(ofProcess1)).stdout).toBe('Uid:\t1000\t1000\t1000\t1000\nNoNewPrivs:\t1\nsleep 3600 ');
+  });
+
   it('work in a Debian image without them', async () => {
     const { engine } = await prepared();
     const imageRef = fixture.engine.dockerImageRef ?? expect.fail('the fixture has one');

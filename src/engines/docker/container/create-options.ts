@@ -23,11 +23,15 @@ export const SOCKET_FOLDER = '/run/berth-docker';
 
 export const TOOLS_FOLDER = '/opt/berth';
 
+export const SETPRIV = 'setpriv';
+
 export interface CreateContext {
   installation: string;
   network: string;
   controlFolder: string;
   toolsFolder?: string | undefined;
+  /** The folder of tools has the program. */
+  hasSetpriv?: boolean;
   sudo?: boolean;
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
@@ -46,7 +50,6 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
     controlFolder,
     toolsFolder,
     dockerSocketFolder,
-    sudo = false,
     gpuIds,
     gpuNodes = [],
     processors,
@@ -62,7 +65,7 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
     name: containerName(spec.id),
     Image: spec.imageRef,
     Hostname: spec.hostname,
-    ...processOf(spec, gpuEnv(context)),
+    ...processOf(spec, gpuEnv(context), context),
     Healthcheck: { Test: ['NONE'] },
     Labels: labelsOf(installation, { ...spec, kind: 'instance', gpuIds }),
     ExposedPorts: exposed,
@@ -88,7 +91,7 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
       ...openFilesOf(spec, host, 65_536),
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: [
-        ...(sudo ? [] : ['no-new-privileges']),
+        ...(mayGainRights(spec, context) ? [] : ['no-new-privileges']),
         ...(host.setsCallFilter ? [`seccomp=${instanceFilter}`] : []),
       ],
       ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
@@ -106,9 +109,21 @@ export function createOptions(spec: EngineSpec, context: CreateContext): Contain
   };
 }
 
-const WITH_VARIABLES = `. ${CONTROL_FOLDER}/env; exec "$@"`;
+type Rights = Pick<CreateContext, 'sudo' | 'hasSetpriv'>;
 
-function processOf({ imageCommand }: EngineSpec, env: readonly string[]): Partial<ContainerCreateOptions> {
+/**
+ * The engine gives no rights to root in a container of another user without new privileges: there,
+ * the image's command alone goes without.
+ */
+const dropsInside = ({ imageCommand }: EngineSpec, { sudo = false, hasSetpriv = false }: Rights): boolean =>
+  !sudo && hasSetpriv && imageCommand?.hasShell === true;
+
+const mayGainRights = (spec: EngineSpec, rights: Rights): boolean => rights.sudo === true || dropsInside(spec, rights);
+
+const WITHOUT_NEW_PRIVILEGES = `${TOOLS_FOLDER}/bin/${SETPRIV} --no-new-privs -- `;
+
+function processOf(spec: EngineSpec, env: readonly string[], rights: Rights): Partial<ContainerCreateOptions> {
+  const { imageCommand } = spec;
   if (imageCommand === undefined)
     return {
       Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
@@ -119,7 +134,8 @@ function processOf({ imageCommand }: EngineSpec, env: readonly string[]): Partia
       StopSignal: 'SIGTERM',
     };
   const { words, hasShell } = imageCommand;
-  const Entrypoint = hasShell ? ['/bin/sh', '-c', WITH_VARIABLES, 'sh', ...words] : [...words];
+  const script = `. ${CONTROL_FOLDER}/env; exec ${dropsInside(spec, rights) ? WITHOUT_NEW_PRIVILEGES : ''}"$@"`;
+  const Entrypoint = hasShell ? ['/bin/sh', '-c', script, 'sh', ...words] : [...words];
   return { Entrypoint, Cmd: [], Env: [...env] };
 }
 

@@ -209,6 +209,7 @@ function makeRequest({ installation, files, idMappedMounts, sudo, tools, process
       network,
       controlFolder,
       toolsFolder,
+      hasSetpriv: await tools.hasSetpriv(),
       sudo,
       processors: processors.choose(spec, facts),
       host: facts,

@@ -1,10 +1,10 @@
 /**
  * # Tools for every image
  *
- * sftp-server and rsync, with loader and libraries, for images without them: a folder of the host,
- * mounted read-only at `/opt/berth`. A container without network copies the tools out of a default
- * image, once per version of that image (decision 27). The folder holds this version and the one
- * before, so running instances see new ones; `bin` is a symlink, replaced by a rename.
+ * sftp-server, rsync and setpriv, with loader and libraries, for images without them: a folder of
+ * the host, mounted read-only at `/opt/berth`. A container without network copies the tools out of
+ * a default image, once per version of that image (decision 27). The folder holds this version and
+ * the one before, so running instances see new ones; `bin` is a symlink, replaced by a rename.
  * The gateway serves `versions/<version>/lab` and `page.html` (`src/edge/gateway/lab-assets.ts`).
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -13,7 +13,7 @@ import path from 'node:path';
 import type { EngineLog } from '../../engine-log.ts';
 import { installationLabel, labels, labelsOf } from '../../labels.ts';
 import type { DockerClient } from '../../../docker/docker-client.ts';
-import { bindOf, TOOLS_FOLDER } from './create-options.ts';
+import { bindOf, SETPRIV, TOOLS_FOLDER } from './create-options.ts';
 import { canAccess, type Host } from '../client/host-facts.ts';
 import type { DockerImages } from '../image/images.ts';
 import { listContainers } from './container-calls.ts';
@@ -28,7 +28,7 @@ const COLLECT = `
 exec 2>/out/log
 set -eu
 mkdir /out/made /out/made/bin /out/made/lib
-for tool in /usr/lib/openssh/sftp-server /usr/bin/rsync; do
+for tool in /usr/lib/openssh/sftp-server /usr/bin/rsync /usr/bin/setpriv; do
   name=\${tool##*/}
   cp -L "$tool" "/out/made/lib/$name"
   ldd "$tool" | while read -r library arrow place _; do
@@ -61,6 +61,7 @@ fi
 chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/loader
 /out/made/lib/loader --library-path /out/made/lib /out/made/lib/rsync --version >/dev/null
 /out/made/lib/loader --list --library-path /out/made/lib /out/made/lib/sftp-server >/dev/null
+/out/made/lib/loader --library-path /out/made/lib /out/made/lib/setpriv --version >/dev/null
 `;
 
 export interface ToolsConfig {
@@ -71,6 +72,8 @@ export interface ToolsConfig {
 export interface Tools {
   /** Undefined where none can be created. */
   folder(): Promise<string | undefined>;
+  /** Whether instances that are created now have it. */
+  hasSetpriv(): Promise<boolean>;
   /** Starts copying the tools in the background, when missing. */
   prepare(): void;
   onImagePresent(ref: string): void;
@@ -90,6 +93,7 @@ export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Too
   if (config === undefined || !client.local)
     return {
       folder: () => Promise.resolve(undefined),
+      hasSetpriv: () => Promise.resolve(false),
       prepare: () => {},
       onImagePresent: () => {},
       stop: () => Promise.resolve(),
@@ -143,6 +147,7 @@ export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Too
         () => folder,
         () => undefined,
       ),
+    hasSetpriv: () => canAccess(path.join(folder, 'bin', SETPRIV)),
     prepare: startPreparing,
     onImagePresent(ref) {
       if (ref !== imageRef) return;
