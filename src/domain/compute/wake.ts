@@ -41,6 +41,8 @@ const afterDecision: readonly Diagnosis[] = [
 
 /** Why no request starts a stopped instance, or null. A failed start would fail again. */
 export function refusalOfWake(status: InstanceStatus, diagnosis: Diagnosis): string | null {
-  if (status !== 'Stopped' && status !== 'Archived') return `it is ${status}`;
-  return afterDecision.includes(diagnosis) ? `it was stopped with the reason ${diagnosis}` : null;
+  const isAtRest = status === 'Stopped' || status === 'Archived';
+  if (isAtRest && !afterDecision.includes(diagnosis)) return null;
+  const reason = diagnosis === '' ? '' : ` with the reason ${diagnosis}`;
+  return `it ${isAtRest ? 'was stopped' : `is ${status}`}${reason}`;
 }
