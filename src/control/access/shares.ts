@@ -8,6 +8,7 @@ import {
   insertShare,
   sharesOf,
   activeShare,
+  portAccessOf,
   type PortShareRow,
 } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
@@ -30,6 +31,12 @@ const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): Sha
   createdAtMs,
   expiresAtMs,
 });
+
+const ofOwnerAlone = (port: number): Refusal =>
+  new Refusal(
+    'not_now',
+    `port ${port} has the access "loopback", which is for its owner alone: a link would open nothing; choose another access first`,
+  );
 
 export interface ShareDeps extends CredentialDeps {
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
@@ -64,6 +71,8 @@ export const makeShares = (deps: ShareDeps): Shares => {
       const shareId = uuidFrom(randomBytes);
       // Repeating the answer would mean storing the token in clear.
       const made = await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
+        const row = await ownedInstanceRow(tx, accountId, instanceId);
+        if (row && portAccessOf(row).get(port) === 'loopback') throw ofOwnerAlone(port);
         await requireQuota(tx, accountId, 'shares', await countShares(tx, accountId, nowMs));
         const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
         await insertShare(tx, { ...share, id: shareId, hash: sha256Hex(token), instanceId, accountId });

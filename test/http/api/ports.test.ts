@@ -50,6 +50,19 @@ test('lists each node port, set port and shared port with its access and address
   expect((await client.listPorts({ instanceId })).ports).toEqual(before);
 });
 
+test('a port with the access loopback has no link, which would open nothing', async () => {
+  const { client } = alice;
+  const share = { instanceId, port: 9100, seconds: 60 };
+  await client.setPortAccess({ instanceId, port: 9100, access: 'loopback' });
+  await expect(client.sharePort(share)).rejects.toMatchObject({
+    status: 409,
+    message: expect.stringMatching(/port 9100 .*"loopback", which is for its owner alone.*choose another access/),
+  });
+  await client.setPortAccess({ instanceId, port: 9100, access: 'default' });
+  const { shareId } = await client.sharePort(share);
+  await client.unsharePort({ instanceId, shareId });
+});
+
 test("a link's token is returned once, listed without it, and gone when revoked", async () => {
   const { client } = alice;
   const beforeMs = Date.now();
