@@ -32,7 +32,7 @@ async function opened(extensions: string[]) {
   await writeFile(join(version, 'lab', BUILD, 'main.js'), SCRIPT);
   await writeFile(join(version, 'image'), IMAGE);
   await writeFile(join(version, 'page.html'), pageWith(ZEROS, ['one', 'two'], 0));
-  const harness = await start({ toolsFolder: folder });
+  const harness = await start({ toolsFolder: folder, limits: { notebookPatienceMs: 100 } });
   const instance = harness.add(A, { route: { running: false, status: 'Starting', startingImage: IMAGE } });
   const asked: string[] = [];
   const notebook = await serve((req, res) => {
@@ -72,4 +72,12 @@ test('a start that fails replaces the page by the reason', async () => {
   Object.assign(instance.route, { status: 'StartingFailed', startingImage: undefined });
   await page.getByText('The instance could not be started').waitFor();
   expect(await page.title()).toContain('Berth');
+});
+
+test('a notebook server that does not start replaces the page by the last line of its log', async () => {
+  const { page, instance } = await opened(['one', 'two']);
+  const notebook = { state: 'failed', text: 'No module named tornado' };
+  Object.assign(instance.route, { running: true, status: 'Running', startingImage: undefined, notebook });
+  await page.getByText('No module named tornado').waitFor();
+  expect(await page.title()).toContain('The notebook server does not start');
 });

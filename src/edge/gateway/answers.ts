@@ -237,7 +237,8 @@ export function notebookNotListening(notebook: GatewayRoute['notebook']): Answer
         NOTEBOOK_LOG,
         'mend the cause by ssh or in a terminal of the console: the server is started again by itself',
       ],
-      ...AGAIN_SOON,
+      // No Retry-After: waiting does not help, and the page of a launch ends its wait.
+      refreshS: AGAIN_SOON.refreshS,
     };
   return {
     ...UNAVAILABLE,
