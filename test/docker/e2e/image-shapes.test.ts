@@ -233,9 +233,13 @@ test('a server of models without a shell runs by its own command, and is refused
 });
 
 test('an image with volumes and without a command: shown, launched by the start script, refused by its own', async () => {
-  const imageId = await offer('volumes', { changes: ['VOLUME ["/data", "/var/lib/db"]'] });
+  const imageId = await offer('volumes', { changes: ['VOLUME ["/data", "/var/lib/db"]', 'EXPOSE 1000-1200'] });
   const id = await run({ imageId });
-  expect((await detailsOf(imageId)).details).toMatchObject({ volumes: ['/data', '/var/lib/db'], user: '', ports: [] });
+  expect((await detailsOf(imageId)).details).toMatchObject({
+    volumes: ['/data', '/var/lib/db'],
+    user: '',
+    ports: Array.from({ length: 100 }, (_, at) => 1000 + at),
+  });
   expect((await ofProcess1(id))[2]).toMatch(/^0\t0/);
   await expect(inside.launch({ imageId, runImageCommand: true })).rejects.toMatchObject({
     status: 400,

@@ -11,6 +11,8 @@ import { listedRef, splitRef } from './refs.ts';
 
 const MAX_LOOKED_INTO = 1_000;
 const MAX_FOLDERS = 40;
+/** Limits ports, and volumes: an image may declare each port that there is. */
+const MAX_DECLARED = 100;
 const MAX_LINKS = 8;
 const JUPYTERS = ['jupyter-lab', 'jupyter-notebook', 'jupyter-server'];
 
@@ -124,8 +126,11 @@ function factsOf(ref: string, info: ImageInfo, config: Settings): Omit<ImageFact
         .filter((port) => !port.endsWith('/udp') && !port.endsWith('/sctp'))
         .map((port) => Number.parseInt(port, 10))
         .filter((port) => port > 0 && port < 65_536)
-        .toSorted((a, b) => a - b),
-      volumes: Object.keys(config.Volumes ?? {}).toSorted(),
+        .toSorted((a, b) => a - b)
+        .slice(0, MAX_DECLARED),
+      volumes: Object.keys(config.Volumes ?? {})
+        .toSorted()
+        .slice(0, MAX_DECLARED),
       healthCheck: kind === 'CMD' || kind === 'CMD-SHELL' ? test : [],
     },
   };
