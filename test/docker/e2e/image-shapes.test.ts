@@ -3,11 +3,12 @@
  * lists say of them, and how each is launched.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { findProgram } from '../../../scripts/lib/run.mjs';
 import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import type { Limits } from '../../../src/domain/compute/instance-states.ts';
 import { containerName } from '../../../src/engines/labels.ts';
@@ -207,6 +208,49 @@ test('an entry point that must be process 1 is process 1, and its end is a start
   expect(await consoleOf(id)).toMatch(/serve it[^]*serve it/);
   await containerOf(id).kill();
   await inside.sees(id, { status: 'Running', diagnosisReason: '' });
+});
+
+test('tini before a command for user 1000: left out of the start script, and process 1 of its own command', async () => {
+  // tini, without libraries.
+  const tini = await readFile(findProgram('docker-init') ?? expect.fail('the engine has no docker-init'));
+  const imageId = await offer('tini', {
+    files: {
+      '/usr/bin/tini': { content: tini, mode: 0o755 },
+      '/opt/conda/bin/lab': script(
+        'echo "lab: $*"\ntrap "echo lab ended; exit 0" TERM\n(page) &\nwhile :; do wait; done',
+      ),
+      '/opt/conda/bin/page': script('trap "echo page ended; exit 0" TERM\nwhile :; do sleep 0.1; done'),
+      '/etc/passwd': { content: 'root:x:0:0::/root:/bin/sh\njovyan:x:1000:100::/tmp:/bin/sh\n', mode: 0o644 },
+    },
+    changes: [
+      'ENV PATH=/opt/conda/bin:/bin',
+      'ENTRYPOINT ["/usr/bin/tini", "-g", "--"]',
+      'CMD ["lab", "--port 8888"]',
+      'USER 1000',
+    ],
+  });
+  const usual = await run({ imageId });
+  const [started, , root] = await ofProcess1(usual);
+  expect(started).toContain('/bin/sh /etc/berth/start');
+  expect(root).toMatch(/^0\t0/);
+  expect(await consoleOf(usual)).not.toContain('lab:');
+
+  const id = await run({ imageId, runImageCommand: true });
+  const [command, , uids] = await ofProcess1(id);
+  expect(command).toMatch(/^\/usr\/bin\/tini -g -- lab --port 8888 ?$/);
+  expect(uids).toMatch(/^1000\t1000/);
+  await until(
+    () => consoleOf(id),
+    (lines) => lines.includes('lab: --port 8888'),
+  );
+  for (const one of [usual, id]) {
+    await inside.client.stop({ instanceId: one });
+    await inside.sees(one, { status: 'Stopped' });
+    expect((await containerOf(one).inspect()).State.ExitCode).toBe(0);
+  }
+  const said = await consoleOf(id);
+  expect(said, 'tini -g ends the whole group').toContain('page ended');
+  expect(said).toContain('lab ended');
 });
 
 test('a server of models without a shell runs by its own command, and is refused without it before a try', async () => {
