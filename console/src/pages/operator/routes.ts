@@ -43,7 +43,7 @@ export const catalogRoute = createRoute({
   path: '/operator/catalog',
   validateSearch: readCatalogSearch,
   beforeLoad: onlyFor('operator'),
-  loader: textsOf('accounts', 'catalog', 'launch', 'operator'),
+  loader: textsOf('accounts', 'catalog', 'images', 'launch', 'operator'),
   component: lazyRouteComponent(() => import('./catalog/catalog-page.tsx'), 'CatalogPage'),
 });
 

@@ -9,6 +9,7 @@ import { EmptyState } from '../../../parts/empty-state.tsx';
 import { Loading } from '../../../parts/loading.tsx';
 import { ShortTable } from '../../../parts/short-table.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
+import { useOneAct } from '../../../parts/use-one-act.ts';
 import { useTexts } from '../../../texts/provider.tsx';
 import type { CatalogSearch } from '../search.ts';
 import { ListTools, shownRows } from './list-tools.tsx';
@@ -65,6 +66,7 @@ export function ImagesTab({ search, change }: TabProps) {
               cell: (image) =>
                 isAdmin && (
                   <Group gap={4} justify="flex-end" wrap="nowrap">
+                    <RefreshButton image={image} />
                     <Button
                       variant="default"
                       aria-label={catalog.editTitle(image.name)}
@@ -91,6 +93,24 @@ export function ImagesTab({ search, change }: TabProps) {
         <RetireModal kind="image" row={{ ...retiring, id: retiring.imageId }} onClose={() => setRetiring(undefined)} />
       )}
     </>
+  );
+}
+
+function RefreshButton({ image: { imageId, name } }: { image: ManagedImage }) {
+  const { images } = useTexts();
+  const refresh = useOneAct({
+    act: () => api.refreshCatalogImage({ imageId }),
+    said: () => images.refreshing(name),
+  });
+  return (
+    <Button
+      variant="default"
+      aria-label={`${images.refresh} ${name}`}
+      loading={refresh.isPending}
+      onClick={() => refresh.mutate()}
+    >
+      {images.refresh}
+    </Button>
   );
 }
 
