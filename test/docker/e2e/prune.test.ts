@@ -13,7 +13,6 @@ import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 
 const limits = { maxAttempts: 2, backOffBaseMs: 300, engineRetryMs: 200, stopGraceMs: 120_000 };
 const HOUR_MS = 3_600_000;
-const TRIES = 3;
 
 /** Ends with 3 as often as `/broken` has lines. Stays at SIGTERM once `/deaf` is there. */
 const main = `#!/bin/sh
@@ -81,7 +80,7 @@ async function makeStopping(): Promise<string> {
 
 async function makeFailed(): Promise<string> {
   const id = await launch({ runImageCommand: true });
-  await run(id, `yes | head -n ${TRIES} >/broken; touch /leave /deaf`);
+  await run(id, `yes | head -n ${limits.maxAttempts} >/broken; touch /leave /deaf`);
   await inside.givenUp(id, { status: 'StartingFailed', reason: 'CrashLoop', hadRun: true });
   return id;
 }
