@@ -1,4 +1,5 @@
 /** Docker's prune in each form against instances in each state, on an engine of the test's own. */
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { realTime } from '../../../src/control/kernel/time.ts';
@@ -7,6 +8,7 @@ import { startDebianRegistries, type DebianRegistries } from '../engines/debian-
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { until } from '../../fixtures/server-process.ts';
 import { sampled } from '../../fixtures/level.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { shell } from './container-shell.ts';
 import { startInside, type LaunchOptions, type ServerInside } from './in-process-server.ts';
 import { startOwnEngine, type OwnEngine } from './test-engine.ts';
@@ -114,6 +116,8 @@ const commands: { command: string; asks: Prune[] }[] = [
   { command: 'system prune -a --volumes', asks: ['containers', 'networks', 'volumes', 'images', 'builds'] },
 ];
 
+const asksOf = (named: string): Prune[] => commands.find(({ command }) => command === named)?.asks ?? expect.fail();
+
 const lossesOf = async (id: string, { server }: ServerInside = inside): Promise<number> => {
   const events = server.store.read.selectFrom('event').select('id').where('subjectId', '=', id);
   return (await events.where('kind', '=', 'instance.rootDiskLost').execute()).length;
@@ -171,6 +175,33 @@ test.each(sampled(commands, { oneIn: commands.length, from: commands.length - 1 
   },
 );
 
+longTest('docker system prune takes the root disk during a save, and the saved image is whole', async () => {
+  const stopped = await launch();
+  await run(stopped, 'dd if=/dev/zero of=/root/large bs=1M count=256 2>/dev/null');
+  await stop(stopped);
+  const { imageId: saved } = await inside.client.saveImage({ instanceId: stopped, name: 'saved' });
+  // The engine has a folder here while it writes a layer.
+  const { DockerRootDir, Driver } = await engine.docker.info();
+  const writing = join(DockerRootDir, 'image', Driver, 'layerdb/tmp');
+  await until(
+    () => readdir(writing),
+    (layers) => layers.length > 0,
+  );
+  for (const ask of asksOf('system prune')) await prunes[ask]();
+  await inside.sees(stopped, { status: 'Stopped', diagnosisReason: 'RootDiskLost' });
+  await until(
+    () => inside.client.listImages({ pager: { currentPage: 1, pageSize: 100 } }),
+    ({ images }) => images.some(({ imageId, state }) => imageId === saved && state !== 'Saving'),
+  );
+  const from = await inside.launch({ imageId: saved });
+  await inside.sees(from, { status: 'Running', diagnosisReason: '' });
+  expect(await run(from, 'cat /root/kept; wc -c </root/large')).toBe(`root\n${256 * 2 ** 20}\n`);
+  await startsEmpty(stopped);
+  await inside.removeAll(from);
+  await inside.client.deleteImage({ imageId: saved });
+  await inside.removeAll(stopped);
+});
+
 test.each([
   { command: 'system prune', nodePorts: '31260-31279', registry: false },
   { command: 'system prune -a --volumes', nodePorts: '31280-31299', registry: true },
@@ -186,7 +217,7 @@ test.each([
       const id = await stop(await launch({ imageId: await server.offer(ref) }, server), server);
       aheadMs += HOUR_MS;
       await server.sees(id, { status: 'Archived', phase: 'Archived' });
-      for (const ask of commands.find((one) => one.command === command)?.asks ?? expect.fail()) await prunes[ask]();
+      for (const ask of asksOf(command)) await prunes[ask]();
       await starts(id, server);
       await server.removeAll(id);
     } finally {
