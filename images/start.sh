@@ -292,8 +292,7 @@ scripts() {
   echo 'berth: start started'
   run_script start start-command
 }
-# Runs the script $1 of the control file $2. Reports its exit code and, on the same line, its last
-# failed command and the output before it.
+# Runs the script $1 of the control file $2. Reports exit code, last failed command and output.
 run_script() {
   name=$1 script=$state/$2
   # A pipe with a name: the script's end does not wait for programs that it left behind.
@@ -470,14 +469,13 @@ echo "berth: services${services:- none}"
 link_docker
 
 # First: Jupyter takes longer to answer than ssh.
-failures=0 told=
+failures=0 told= first=
 [ -z "$jupyter" ] || beside keep notebook
 
 # Sessions of the built-in ssh server have login shells that read the same profile.
 session_profile
 if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; fi
 
-first=
 if [ -s "$logs/init.exit" ]; then
   said_exit init
 elif [ -e "$state/init-started" ]; then
@@ -492,8 +490,7 @@ fi
 rm -f "$logs/start.exit"
 beside scripts "$first"
 
-# A shell runs its trap at once only while it waits for a job. Waiting also reaps the orphans that
-# process 1 inherits.
+# A shell runs its trap at once only while it waits for a job. Waiting also reaps orphans.
 while :; do
   sleep 86400 &
   wait $!

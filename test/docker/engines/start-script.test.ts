@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Environment } from '../../../src/domain/compute/environment.ts';
 import { runCell } from '../../fixtures/jupyter.ts';
-import { longTest } from '../../fixtures/long-test.ts';
+import { longDescribe, longTest } from '../../fixtures/long-test.ts';
 import { docker, eventually, image, images, lab, run, start } from './start-script-fixture.ts';
 
 describe('ssh', () => {
@@ -292,8 +292,8 @@ describe('the notebook', () => {
   });
 });
 
-describe('the default image', () => {
-  longTest('has what people work with, in at most 900 MB, and apt finds it consistent', async () => {
+longDescribe('the default image', () => {
+  it('has what people work with, in at most 900 MB, and apt finds it consistent', async () => {
     expect((await docker.getImage(image).inspect()).Size).toBeLessThanOrEqual(900_000_000);
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
