@@ -60,7 +60,8 @@ anybody_left() {
 trap stopping TERM INT
 
 export HOME=/root USER=root LOGNAME=root LANG="${LANG:-C.UTF-8}"
-for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin; do
+# Installers of tools, such as 'uv tool install' and 'pip install --user', use ~/.local/bin.
+for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin ~/.local/bin; do
   case ":$PATH:" in *":$dir:"*) ;; *) PATH=$PATH:$dir ;; esac
 done
 export PATH

@@ -3,8 +3,9 @@ import type { ExecRequest, TerminalSize } from '../../control/index.ts';
 
 export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
 
-/** Appended to PATH: as in `images/start.sh`, then the tools that Berth mounts. */
-const FOLDERS = '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin';
+/** Appended to PATH, as in `images/start.sh`. */
+const FOLDERS =
+  '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin /root/.local/bin';
 const SFTP_SERVERS =
   '/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /opt/berth/bin/sftp-server';
 

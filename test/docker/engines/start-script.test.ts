@@ -25,7 +25,8 @@ describe('ssh', () => {
   it('has the environment of the image, a login and HOME of root, and a working Ctrl-C', async () => {
     const instance = await start({ env: ['HOME=/home/jovyan', 'PATH=/opt/conda/bin:/usr/bin:/bin', "ODD=it's $5"] });
     const script = 'echo "$HOME|$PATH|$ODD"; grep SigIgn /proc/self/status';
-    const expected = /^\/root\|\/opt\/conda\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/sbin.*\|it's \$5\nSigIgn:\t0+\n$/;
+    const expected =
+      /^\/root\|\/opt\/conda\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/sbin.*:\/root\/\.local\/bin\|it's \$5\nSigIgn:\t0+\n$/;
     await eventually(async () => expect(await instance.ssh(script)).toMatch(expected));
     expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
   });

@@ -94,7 +94,8 @@ test('gives a command the home, shell and PATH of sshd, with the image’s PATH 
     { kind: 'command', command: 'printf "%s|" "$HOME" "$USER" "$LANG" "$PATH"; [ -x "$SHELL" ] && echo shell' },
     { PATH: '/image/bin:/usr/bin' },
   );
-  const path = '/image/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/conda/bin:/opt/berth/bin';
+  const path =
+    '/image/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/conda/bin:/opt/berth/bin:/root/.local/bin';
   expect(said).toBe(`/root|root|C.UTF-8|${path}|shell\n`);
   expect(ran({ kind: 'command', command: 'echo $LANG' }, { PATH: '/bin', LANG: 'de_DE.UTF-8' })).toBe('de_DE.UTF-8\n');
 });

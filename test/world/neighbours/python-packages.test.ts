@@ -71,6 +71,14 @@ describe('the default image', () => {
     expect(await instance.cell('print(6 * 7)')).toBe('42\n');
   });
 
+  it('finds a tool of uv by its name, by ssh and in a cell', async () => {
+    const instance = await startWithIndex();
+    await instance.ssh('uv tool install -q cowsay');
+    expect(await instance.login('cowsay -t hello')).toContain('hello');
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect(await instance.cell('import shutil; print(shutil.which("cowsay"))')).toBe('/root/.local/bin/cowsay\n');
+  });
+
   it('takes gradio, a tool that replaces many, and upgrades of all that the image brought', async () => {
     const instance = await startWithIndex();
     await instance.ssh('pip install -q gradio && python3 -c "import gradio"');
