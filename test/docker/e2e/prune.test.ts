@@ -218,6 +218,7 @@ test.each([
       aheadMs += HOUR_MS;
       await server.sees(id, { status: 'Archived', phase: 'Archived' });
       for (const ask of asksOf(command)) await prunes[ask]();
+      expect(await lossesOf(id, server)).toBe(0);
       await starts(id, server);
       await server.removeAll(id);
     } finally {
