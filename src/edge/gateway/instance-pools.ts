@@ -27,6 +27,9 @@ export interface Dialled {
 
 type Dial = (to: Dialled, signal: AbortSignal) => Promise<Duplex>;
 
+/** States in which a notebook does not come, or after a cause is mended. */
+const NOT_AWAITED: ReadonlySet<string | undefined> = new Set(['none', 'failed', 'command']);
+
 const keyOf = ({ port, opensLoopback }: Omit<Dialled, 'instanceId'>): string =>
   opensLoopback ? `loopback ${port}` : String(port);
 
@@ -70,7 +73,7 @@ export class InstancePools {
       );
       ports.set(key, entry);
     }
-    entry.isPatient = port === NOTEBOOK_PORT && notebook?.state !== 'none' && notebook?.state !== 'failed';
+    entry.isPatient = port === NOTEBOOK_PORT && !NOT_AWAITED.has(notebook?.state);
     const ofInstance = this.#active.get(instanceId) ?? 0;
     if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
     entry.active += 1;
