@@ -14,7 +14,7 @@ export interface LogFixture {
   api: BareApi;
   token: string;
   client: Client;
-  launched: (script: string, then?: string) => Promise<string>;
+  launched: (script: string, ...then: string[]) => Promise<string>;
   logs: (body: object, token?: string) => ReturnType<BareApi['post']>;
   stream: (query: Record<string, string>, headers?: Record<string, string>) => Promise<RawStream>;
 }
@@ -36,7 +36,7 @@ export async function logFixture(more: Partial<ApiOptions> = {}, options: WorldO
     api,
     token,
     client: makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token } }),
-    async launched(script, then = 'Running') {
+    async launched(script, ...then) {
       const request = world.launchInput();
       const instanceConfiguration = { ...request.instanceConfiguration, initScript: script };
       const { instanceId } = await world.running.control.instances.launch(
@@ -44,7 +44,7 @@ export async function logFixture(more: Partial<ApiOptions> = {}, options: WorldO
         { ...request, instanceConfiguration },
         null,
       );
-      await world.until(instanceId, hasStatus(then));
+      await world.until(instanceId, hasStatus('Running', ...then));
       return instanceId;
     },
     logs: (body, by = token) => api.post('/instance/logs', body, { token: by }),

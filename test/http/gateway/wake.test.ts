@@ -229,11 +229,18 @@ test('a refusal is on the page, and the answer to a program', async () => {
 });
 
 test('holds requests of one instance up to a limit', async () => {
-  const { made, starts } = await asleep({ limits: { wakeHoldMs: 2_000 } });
-  const held = Array.from({ length: 120 }, () => ask(made, PATH, { headers: KEY }));
-  const statuses = (await Promise.all(held)).map(({ status }) => status);
-  expect(statuses.filter((status) => status === 503)).toHaveLength(20);
-  expect(starts().length).toBeGreaterThan(0);
+  const { made, starts } = await asleep();
+  const refused: number[] = [];
+  const asked = Array.from({ length: 120 }, async () => {
+    const { status } = await ask(made, PATH, { headers: KEY });
+    refused.push(status);
+  });
+  await expect.poll(() => refused).toHaveLength(20);
+  expect(new Set(refused)).toEqual(new Set([503]));
+  expect(starts()).toHaveLength(1);
+  await made.gateway.stop();
+  await Promise.all(asked);
+  expect(refused).toHaveLength(120);
 });
 
 test('answers what it holds when the gateway stops', async () => {
