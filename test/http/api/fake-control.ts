@@ -32,7 +32,7 @@ export function fakeControl(
     accounts: part<Control['accounts']>({ registers: () => false, ...given.accounts }),
     audit: part<Control['audit']>({ record: async () => {}, ...given.audit }),
     quotas: part<Control['quotas']>({ requestsPerSecond: () => 1_000_000, ...given.quotas }),
-    forwarding: part<Forwarding>({ beginTraffic: () => () => {}, onRevoked: () => () => {} }),
+    forwarding: part<Forwarding>({ beginTraffic: () => () => {}, onRevoked: () => () => {}, ...given.forwarding }),
     versionOf: given.versionOf ?? (async () => 1),
     refuseIfFull: given.refuseIfFull ?? (() => {}),
     health: given.health ?? (async () => ({ ready: true, isDegraded: false, text: 'the fake is well' })),
