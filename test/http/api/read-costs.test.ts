@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { countingRows } from '../../../src/async/rows-read.ts';
 import { MAX_PAGE_SIZE } from '../../../src/contract/common.ts';
 import { exampleOf } from '../../../src/contract/examples.ts';
-import { BASE_PATH, jsonRouteNames, jsonRouteOf, type JsonRouteName } from '../../../src/contract/routes.ts';
+import { BASE_PATH, jsonRouteNames, jsonRouteOf } from '../../../src/contract/routes.ts';
 import type { Caller, Control } from '../../../src/control/index.ts';
 import { bodyOf, exampleRequest, fieldsOf } from '../server/route-requests.ts';
 import { ids as catalogIds } from './control-fixture.ts';
@@ -69,8 +69,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-/** Control that answers nothing before `end`; `flooded` once more ask than may be under way. */
-function waitingControl(): { control: Control; flooded: Promise<null>; end: () => void } {
+/** Asks of control, none of which is answered before `end`; `flooded` once more than may be under way came. */
+function makeFlood() {
   let asked = 0;
   const { promise: flooded, resolve: flood } = Promise.withResolvers<null>();
   const { promise, resolve: end } = Promise.withResolvers<void>();
@@ -80,31 +80,27 @@ function waitingControl(): { control: Control; flooded: Promise<null>; end: () =
     await promise;
     throw new Error('asked');
   };
-  const given = { access: { authenticate: async (): Promise<Caller> => ({ ...fakeCaller, roles: ['admin'] }) } };
-  return { control: fakeControl(given, () => wait), flooded, end };
+  return { wait, flooded, end };
 }
 
-/** Whether one request more than may be under way is refused while none is answered. */
-async function isQueued(name: JsonRouteName): Promise<boolean> {
-  const { control, flooded, end } = waitingControl();
-  const edge = await startEdge(control);
-  const { method, path, headers, body } = exampleRequest(name);
-  const flood = Array.from({ length: UNDER_WAY + 1 }, () =>
-    edge.send(path, { method, headers, body: body ?? undefined, token: 'any' }),
-  );
-  try {
-    const answer = await Promise.race([...flood, flooded]);
-    return answer?.status === 429;
-  } finally {
-    end();
-    await Promise.all(flood);
-    await edge.stop();
-  }
-}
-
+/** A request is queued if one more than may be under way is refused while none is answered. */
 test('the listed requests wait in the queue of reports', async () => {
+  let flood = makeFlood();
+  const given = { access: { authenticate: async (): Promise<Caller> => ({ ...fakeCaller, roles: ['admin'] }) } };
+  const edge = await startEdge(fakeControl(given, () => () => flood.wait()));
   const queued: string[] = [];
-  for (const name of closed) if (await isQueued(name)) queued.push(name);
+  for (const name of closed) {
+    flood = makeFlood();
+    const { method, path, headers, body } = exampleRequest(name);
+    const asked = Array.from({ length: UNDER_WAY + 1 }, () =>
+      edge.send(path, { method, headers, body: body ?? undefined, token: 'any' }),
+    );
+    const answer = await Promise.race([...asked, flood.flooded]);
+    if (answer?.status === 429) queued.push(name);
+    flood.end();
+    await Promise.all(asked);
+  }
+  await edge.stop();
   await expect(`${queued.join('\n')}\n`).toMatchFileSnapshot('../../expected/queued-routes.txt');
 });
 
