@@ -7,6 +7,10 @@
 (() => {
   const NAME = 'berth-kept-output';
   const CUT = '\n[what came here, with no page there, was more than is kept]\n';
+  /** Messages that change what a cell shows, as in kept_output.py. */
+  const SHOWN = new Set(
+    'stream error display_data execute_result clear_output update_display_data execute_input'.split(' '),
+  );
   let shared = {};
 
   /** A module of JupyterLab's own: tokens and signals must be the very same. */
@@ -22,55 +26,86 @@
       const settings = app.serviceManager.serverSettings;
       tracker.widgetAdded.connect((_, panel) => {
         const follow = (kernel) => {
-          if (kernel)
-            takeUp(panel, kernel).catch((error) => console.warn('what was printed could not be taken up', error));
+          if (kernel) takeUp(panel, kernel);
         };
         panel.sessionContext.kernelChanged.connect((_, { newValue }) => follow(newValue));
         follow(panel.sessionContext.session?.kernel);
       });
 
-      async function takeUp(panel, kernel) {
+      function takeUp(panel, kernel) {
         const taken = new Map();
         const heard = new Set();
-        const early = [];
-        let hear = (message) => early.push(message);
-        kernel.iopubMessage.connect((_, message) => hear(message));
-        await panel.context.ready;
-        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}${
-          panel.context.model.collaborative ? '&shared=1' : ''
-        }`;
-        const ask = (method) => ServerConnection.makeRequest(address, { method }, settings);
-        const answer = await ask('GET');
-        const { runs } = answer.ok ? await answer.json() : { runs: [] };
-        hear = (message) => {
-          const run = taken.get(message.parent_header.msg_id);
-          // What came while we asked may also be in the answer.
-          if (run === undefined || heard.has(message.header.msg_id)) return;
-          heard.add(message.header.msg_id);
+        const last = new Map();
+        /** What comes while we ask may also be in the answer. */
+        let early = [];
+        kernel.iopubMessage.connect((_, message) => (early === null ? hear(message) : early.push(message)));
+        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}`;
+        const ask = (method) =>
+          ServerConnection.makeRequest(
+            panel.context.model.collaborative ? `${address}&shared=1` : address,
+            { method },
+            settings,
+          );
+
+        function hear(message) {
+          const { header, parent_header: parent } = message;
+          if (SHOWN.has(header.msg_type)) last.set(parent.msg_id, header.msg_id);
+          const run = taken.get(parent.msg_id);
+          if (run === undefined || heard.has(header.msg_id)) return;
+          heard.add(header.msg_id);
           show(run, message);
-        };
-        for (const { id, cell: cellId, done, messages, heard: known } of runs) {
-          const cell = panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === cellId);
-          if (cell === undefined) continue;
-          const future = { msg: { header: { msg_id: id } }, done: Promise.resolve(), dispose() {} };
-          const run = { cell, future, count: null };
-          taken.set(id, run);
-          // Removes the saved output, as a run in this page does: all output is sent again.
-          cell.model.trusted = true;
-          cell.model.executionCount = null;
-          cell.outputArea.future = run.future;
-          cell.setPrompt('*');
-          for (const message of messages)
-            if (message.cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
-            else show(run, message);
-          for (const message of known) heard.add(message);
-          if (done) finish(run);
         }
-        for (const message of early) hear(message);
-        if (runs.length > 0) whenSaved(panel.context, () => ask('DELETE').catch(() => {}));
+
+        /** The connection was lost and is back: nothing of the run came meanwhile. */
+        function isComplete({ id, cell: cellId, done, heard: known, before }) {
+          const cell = cellOf(cellId);
+          const came = new Set(early.map(({ header }) => header.msg_id));
+          const isShown = cell?.outputArea.future?.msg.header.msg_id === id;
+          return isShown && !done && before === (last.get(id) ?? null) && known.every((message) => came.has(message));
+        }
+
+        const cellOf = (id) => panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === id);
+
+        async function askForKept() {
+          early ??= [];
+          await panel.context.ready;
+          const answer = await ask('GET').catch(warn);
+          const { runs } = answer?.ok ? await answer.json() : { runs: [] };
+          for (const answered of runs) {
+            const { id, cell: cellId, done, messages, heard: known } = answered;
+            const cell = cellOf(cellId);
+            if (cell === undefined || isComplete(answered)) continue;
+            const future = { msg: { header: { msg_id: id } }, done: Promise.resolve(), dispose() {} };
+            const run = { cell, future, count: null };
+            taken.set(id, run);
+            // Removes the saved output, as a run in this page does: all output is sent again.
+            cell.model.trusted = true;
+            cell.model.executionCount = null;
+            cell.outputArea.future = run.future;
+            cell.setPrompt('*');
+            for (const message of messages)
+              if (message.cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+              else show(run, message);
+            for (const message of known) heard.add(message);
+            if (done) finish(run);
+          }
+          const waited = early;
+          early = null;
+          for (const message of waited) hear(message);
+          if (runs.length > 0) whenSaved(panel.context, () => ask('DELETE').catch(() => {}));
+        }
+
+        let asked = Promise.resolve();
+        const askInTurn = () => {
+          if (kernel.connectionStatus === 'connected') asked = asked.then(askForKept).catch(warn);
+        };
+        kernel.connectionStatusChanged.connect(askInTurn);
+        askInTurn();
       }
     },
   });
+
+  const warn = (error) => console.warn('what was printed could not be taken up', error);
 
   function show(run, message) {
     // Run anew, or deleted: its output is not this run's any more.

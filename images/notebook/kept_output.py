@@ -1,16 +1,17 @@
 """
 Keeps cell output that arrives while no page is open. Jupyter sends output to the page that ran the
-cell and stores nothing: a page that is reloaded, or opened the next morning, never shows it. This
-extension keeps each run of a cell until a page that follows the run was present at its end, or has
-saved what it was told. A page that opens a notebook asks for the kept output, and follows the runs
-in progress (kept-output.js).
+cell and stores nothing: a page that is reloaded, opened the next morning, or whose connection was
+lost for a moment, never shows it. This extension keeps each run of a cell until a page that follows
+the run was present at its end, or has saved what it was told. A page asks for the kept output each
+time that it connects to the kernel, and follows the runs in progress (kept-output.js).
 
     GET <base>/berth/kept/<kernel>?session=<session of the page's kernel connection>[&shared=1]
-    {"runs": [{"id", "cell", "done", "messages", "heard"}]}
+    {"runs": [{"id", "cell", "done", "messages", "heard", "before"}]}
     DELETE, with the same session, once this is saved
 
 `messages` has {"cut": true} where some are left out; texts in a row are one. `heard` are ids of
-messages that may have reached the page before the answer. `shared`: the document is shared by its
+messages that may have reached the page before the answer, `before` is the last one before the page
+connected: one that it knows has missed nothing. `shared`: the document is shared by its
 pages (jupyter-collaboration).
 """
 import json
@@ -148,7 +149,9 @@ class Run:
         notes = [{"cut": True}] if self.cut else []
         messages = [each.public() for each in self.input + self.first]
         messages += notes + [each.public() for each in self.last]
-        return {"messages": messages, "heard": [id for at, id in self.recent if at >= since]}
+        heard = [id for at, id in self.recent if at >= since]
+        before = next((id for at, id in reversed(self.recent) if at < since), None)
+        return {"messages": messages, "heard": heard, "before": before}
 
 
 class Kept:
@@ -191,6 +194,8 @@ class Kept:
             run.done = True
             if self.is_followed(kernel, run):
                 del runs[json.loads(parent)["msg_id"]]
+            else:
+                run.followers.clear()
         if kind not in SHOWN:
             return
         run.recent.append((monotonic(), head["msg_id"]))
@@ -201,6 +206,18 @@ class Kept:
 
     def is_followed(self, kernel, run):
         return any((kernel, session) in self.pages for session in run.followers)
+
+    def connected(self, kernel, session):
+        """A page that comes back may have missed some of what still runs."""
+        for run in self.runs.get(kernel, {}).values():
+            if not run.done:
+                run.followers.discard(session)
+        self.pages[kernel, session] = since = monotonic()
+        return since
+
+    def disconnected(self, kernel, session, since):
+        if self.pages.get((kernel, session)) == since:
+            del self.pages[kernel, session]
 
     def told(self, kernel, session, shared):
         """
@@ -254,12 +271,14 @@ def _load_jupyter_server_extension(app):
     manager.stop_watching_activity = stop_and_forget
 
     class Followed(app.web_app.settings["kernel_websocket_connection_class"]):
+        since = None
+
         def connect(self):
-            kept.pages[self.kernel_id, self.session.session] = monotonic()
+            self.since = kept.connected(self.kernel_id, self.session.session)
             return super().connect()
 
         def disconnect(self):
-            kept.pages.pop((self.kernel_id, self.session.session), None)
+            kept.disconnected(self.kernel_id, self.session.session, self.since)
             return super().disconnect()
 
         def handle_incoming_message(self, message):

@@ -1,13 +1,24 @@
 /**
- * A notebook in a real browser during an API outage: cell output and notebook stay complete. The
- * cell prints for 12 s in path mode; at level soak for a minute, and over TLS too.
+ * A notebook in a real browser during outages of the API and of the gateway: cell output and
+ * notebook stay complete. The cell prints for 12 s in path mode; at level soak for a minute, and
+ * over TLS too.
  */
 import type { Browser, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { shell } from '../docker/e2e/container-shell.ts';
 import { isSoak } from '../fixtures/level.ts';
 import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
-import { isIdle, openNewNotebook, outputOf, PAGE_MS, run, save } from '../fixtures/notebook-page.ts';
+import {
+  closeFailedSaves,
+  isIdle,
+  openNewNotebook,
+  openPatientPage,
+  outputOf,
+  PAGE_MS,
+  run,
+  save,
+} from '../fixtures/notebook-page.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../fixtures/server-process.ts';
 import { makeTlsDomain, type TlsDomain } from '../fixtures/tls-domain.ts';
@@ -163,6 +174,50 @@ async function expectAllPrinted(): Promise<void> {
   expect([...wrong(), ...wrongThere()]).toEqual([]);
 }
 
+const inSteps = `import pathlib, time
+def wait(name):
+    while not pathlib.Path("/tmp/" + name).exists(): time.sleep(0.1)
+print("begun"); wait("one"); print("absent"); pathlib.Path("/tmp/did-one").touch()
+wait("two"); print("back"); pathlib.Path("/tmp/did-two").touch()`;
+
+/** Ends the connection of every page while the cell goes on to a step. */
+async function outageDuring(step: string): Promise<void> {
+  await server.gateway?.kill('SIGKILL');
+  await shell(instanceId, `touch /tmp/${step}; while [ ! -e /tmp/did-${step} ]; do sleep 0.1; done`);
+  await server.gateway?.start();
+}
+
+async function expectNoneLost(): Promise<void> {
+  ({ instanceId } = await launchFirst(client, { name: 'goes on' }));
+  await networkSettled();
+  const page = await openPatientPage(browser);
+  await closeFailedSaves(page);
+  await openNewNotebook(page, (await client.open({ instanceId })).url);
+  const isWhole = async (text: string): Promise<void> => {
+    await expect.poll(() => outputOf(page, 0).allTextContents(), { timeout: PAGE_MS }).toEqual([text]);
+  };
+  await run(page, 0, inSteps);
+  await isWhole('begun\n');
+  await outageDuring('one');
+  await isWhole('begun\nabsent\n');
+  await outageDuring('two');
+  await isWhole('begun\nabsent\nback\n');
+  await page.getByText('[1]:').waitFor({ timeout: PAGE_MS });
+
+  // A cell that waits for an answer of the page still does.
+  await run(page, 1, 'print("hello", input())');
+  const box = page.locator('.jp-Stdin-input');
+  await box.waitFor({ timeout: PAGE_MS });
+  const isBack = page.waitForResponse((answer) => answer.url().includes('/berth/kept/'), { timeout: PAGE_MS });
+  await server.gateway?.kill('SIGKILL');
+  await server.gateway?.start();
+  await isBack;
+  await box.fill('again');
+  await box.press('Enter');
+  await outputOf(page, 1).getByText('hello again').waitFor({ timeout: PAGE_MS });
+  await page.close();
+}
+
 const NAME =
   'what a cell prints is whole on the page and on the disk, whether the API is killed meanwhile, the page reloaded, or nobody there';
 
@@ -176,6 +231,7 @@ describe('notebooks in path mode', () => {
     await server?.stop();
   });
   test(NAME, expectAllPrinted, 3 * PAGE_MS);
+  test('what a cell prints is whole on a page whose connection is lost meanwhile', expectNoneLost, 3 * PAGE_MS);
 });
 
 describe('notebooks below a wildcard domain, over TLS', () => {
