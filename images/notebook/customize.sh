@@ -21,24 +21,26 @@ else
 fi
 rm -f "$log"
 
-# Extensions of Jupyter's server (kept_output.py, berth_lab.py) and of its page.
+# Extensions of Jupyter's server (kept_output.py, berth_lab.py, whole_files.py) and of its page.
 labs=$root/usr/share/jupyter/labextensions
 mkdir -p "$root/etc/jupyter/jupyter_server_config.d" "$root/etc/jupyter/labconfig"
-cp "$part/kept_output.py" "$part/berth_lab.py" "$root/$site/"
+for name in kept_output berth_lab whole_files; do
+  install -m 0644 "$part/$name.py" "$root/$site/"
+done
 for name in kept-output bar; do
   mkdir -p "$labs/berth-$name/static"
   cp "$part/$name.js" "$labs/berth-$name/static/"
   printf '{"name":"berth-%s","version":"1.0.0","jupyterlab":{"extension":true,"_build":{"load":"static/%s.js","extension":"./extension"}}}\n' \
     $name $name >"$labs/berth-$name/package.json"
 done
-printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true,"berth_lab":true}}}\n' \
+printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true,"berth_lab":true,"whole_files":true}}}\n' \
   >"$root/etc/jupyter/jupyter_server_config.d/berth.json"
 # Otherwise JupyterLab asks each user whether it may fetch news from the project's site.
 printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":true}}\n' >"$root/etc/jupyter/labconfig/page_config.json"
 # Seconds between saves of an open notebook.
 printf '{"@jupyterlab/docmanager-extension:plugin":{"autosaveInterval":10}}\n' \
   >"$root/etc/jupyter/labconfig/default_setting_overrides.json"
-chmod -R u=rwX,go=rX "$labs" "$root/$site/kept_output.py" "$root/$site/berth_lab.py" "$root/etc/jupyter"
+chmod -R u=rwX,go=rX "$labs" "$root/etc/jupyter"
 
 # Names this build of the page and of its extensions for the gateway, which serves it to all
 # instances (berth_lab.py). A page of another build replaces the file, and with it the name.

@@ -73,6 +73,31 @@ it('says why a server does not start from its second failure on, once, and goes 
   await eventually(async () => expect((await instance.notebookSaid()).slice(2)).toEqual(['ready']));
 });
 
+it('leaves a file whole that a full disk refuses to save, and saves it once there is space', async () => {
+  const instance = await start({ tmpfs: { '/root/full': 'size=64k' } });
+  await answers(instance);
+  const put = async (content: string): Promise<boolean> => {
+    const body = JSON.stringify({ type: 'file', format: 'text', content });
+    return (await instance.http('api/contents/full/small.txt', { method: 'PUT', body })).ok;
+  };
+  const onDisk = (): Promise<string> => instance.ssh('cat /root/full/small.txt');
+  const [small, large] = ['s'.repeat(3_000), 'l'.repeat(7_000)];
+  expect(await put(small)).toBe(true);
+  // Leaves one page of memory.
+  await instance.ssh(
+    'cd /root/full; head -c 4096 /dev/zero >page; cat /dev/zero >filling 2>/dev/null || true; rm page',
+  );
+  // A second try met what the first had left.
+  for (const attempt of ['first', 'second']) {
+    expect(await put(large), attempt).toBe(false);
+    expect(await onDisk(), attempt).toBe(small);
+  }
+  await instance.ssh('rm /root/full/filling; chmod 600 /root/full/small.txt');
+  expect(await put(large)).toBe(true);
+  expect(await onDisk()).toBe(large);
+  expect(await instance.ssh('stat -c %a /root/full/small.txt; ls -A /root/full')).toBe('600\nsmall.txt\n');
+});
+
 /** By file below /root/.jupyter: settings that would hide the notebook from the gateway. */
 const foreign: readonly [file: string, line: string][] = [
   ['jupyter_server_config.py', 'c.ServerApp.ip = "127.0.0.1"; c.ServerApp.port = 9999'],
