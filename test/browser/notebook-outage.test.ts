@@ -231,7 +231,7 @@ describe('notebooks in path mode', () => {
     await server?.stop();
   });
   test(NAME, expectAllPrinted, 3 * PAGE_MS);
-  test('what a cell prints is whole on a page whose connection is lost meanwhile', expectNoneLost, 3 * PAGE_MS);
+  test('shows all that a cell printed while the connection of its page was lost', expectNoneLost, 3 * PAGE_MS);
 });
 
 describe('notebooks below a wildcard domain, over TLS', () => {

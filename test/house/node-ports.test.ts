@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 
 const FIRST_EPHEMERAL = 32_768;
 const testRoot = path.join(import.meta.dirname, '..');
-const ranges = ['docker', 'browser', 'http/server', 'world']
+const ranges = ['docker', 'browser', 'http/server']
   .flatMap((folder) =>
     readdirSync(path.join(testRoot, folder), { recursive: true, encoding: 'utf8' }).map((file) =>
       path.join(testRoot, folder, file),

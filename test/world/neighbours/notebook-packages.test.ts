@@ -1,4 +1,4 @@
-/** Packages that change the notebook's page, installed in an instance and used in a real browser. */
+/** Packages that change the notebook's page, installed in an instance, in a real browser. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser, networkSettled } from '../../fixtures/browser.ts';
