@@ -20,13 +20,25 @@ def _former(path):
         return None
 
 
+def _is_replaceable(former):
+    """A file of several names keeps them, and one of another user keeps its owner."""
+    regular = stat.S_ISREG(former.st_mode) and former.st_nlink == 1
+    return regular and os.geteuid() in (0, former.st_uid)
+
+
+def _give(file, former):
+    # A shared folder may refuse root, too.
+    with suppress(PermissionError):
+        os.fchown(file, former.st_uid, former.st_gid)
+    os.fchmod(file, stat.S_IMODE(former.st_mode))
+
+
 @contextmanager
 def write_whole(path, text=True, encoding="utf-8", log=None, **kwargs):
     path = os.path.realpath(path)
     folder, former = os.path.dirname(path), _former(path)
-    # A file of several names keeps them.
-    alone = former is None or (stat.S_ISREG(former.st_mode) and former.st_nlink == 1 and os.access(path, os.W_OK))
-    if not alone or not os.access(folder, os.W_OK):
+    replaceable = former is None or (_is_replaceable(former) and os.access(path, os.W_OK))
+    if not replaceable or not os.access(folder, os.W_OK):
         with write_over(path, text, encoding, log, **kwargs) as file:
             yield file
         return
@@ -35,8 +47,7 @@ def write_whole(path, text=True, encoding="utf-8", log=None, **kwargs):
     file = open(other, "x" if text else "xb", **{**options, **kwargs})
     try:
         if former is not None:
-            os.fchown(file.fileno(), former.st_uid, former.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(former.st_mode))
+            _give(file.fileno(), former)
         yield file
         file.flush()
         os.fsync(file.fileno())

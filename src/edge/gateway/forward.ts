@@ -261,8 +261,8 @@ class Passing extends IdleWatched implements Receiver {
 
   async #answerBusy(answer: Answer): Promise<void> {
     const { req, res, head, ofOwner } = this.#exchange;
-    const told = await toOwner(ofOwner, { ...this.#exchange, opensLoopback: this.#pool.opensLoopback }, answer);
-    if (!this.#clientGone) sendAnswer(req, res, told, head.accept);
+    const better = await toOwner(ofOwner, { ...this.#exchange, opensLoopback: this.#pool.opensLoopback }, answer);
+    if (!this.#clientGone) sendAnswer(req, res, better, head.accept);
   }
 }
 

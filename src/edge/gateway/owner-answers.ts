@@ -1,4 +1,4 @@
-/** What the owner of an instance is told besides where nothing answers. */
+/** Answers to the owner of an instance where nothing answers inside: costs, loopback. */
 import type { BarFigures, Forwarding, NotebookBar } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { wantsPage } from '../full-cookies.ts';

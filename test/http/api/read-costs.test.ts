@@ -69,7 +69,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-/** Asks of control, none of which is answered before `end`; `flooded` once more than may be under way came. */
+/** Questions to control, answered after `end`; `flooded` once more came than may be under way. */
 function makeFlood() {
   let asked = 0;
   const { promise: flooded, resolve: flood } = Promise.withResolvers<null>();

@@ -82,7 +82,8 @@ async function startProxy(host: string): Promise<string> {
       socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
       socket.pipe(onward).pipe(socket);
     });
-    for (const each of [socket, onward]) each.on('error', () => [socket, onward].forEach((one) => one.destroy()));
+    socket.on('error', () => onward.destroy());
+    onward.on('error', () => socket.destroy());
   });
   await once(proxy.listen(0, host), 'listening');
   return `http://${host}:${(proxy.address() as AddressInfo).port}`;
