@@ -151,8 +151,16 @@ export async function startOwnEngine({
 
   async function removeAll(): Promise<void> {
     if (child === null) await start();
-    for (const { Id } of await docker.listContainers({ all: true }))
-      await docker.getContainer(Id).remove({ force: true, v: true });
+    const containers = (): Promise<Docker.ContainerInfo[]> => docker.listContainers({ all: true });
+    for (const { Id } of await containers())
+      await docker
+        .getContainer(Id)
+        .remove({ force: true, v: true })
+        .catch((error: Error & { statusCode?: number }) => {
+          // Another one removes it.
+          if (error.statusCode !== 404 && error.statusCode !== 409) throw error;
+        });
+    await until(containers, ({ length }) => length === 0, START_DEADLINE_MS);
     for (const { Id, Name } of await docker.listNetworks())
       if (!['none', 'host', 'bridge'].includes(Name)) await docker.getNetwork(Id).remove();
   }
