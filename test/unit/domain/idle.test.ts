@@ -205,7 +205,10 @@ const anySamples = fc
     );
   });
 
-/** Whether gapless checks, all quiet and known, cover the policy's time before the last check. */
+/**
+ * Whether gapless checks, all quiet and known, cover the policy's time before the last check. Uses
+ * within a second are one.
+ */
 function wholeTimeIdle(each: { atMs: number; signals: IdleSignal[] }[]): boolean {
   const nowMs = each.at(-1)?.atMs ?? 0;
   const fromMs = nowMs - policy.afterMs;
@@ -213,7 +216,7 @@ function wholeTimeIdle(each: { atMs: number; signals: IdleSignal[] }[]): boolean
   for (const { atMs, signals } of each.toReversed()) {
     if (coveredFromMs - atMs > staleMs || atMs > coveredFromMs) return false;
     const reported = required.map((name) => signals.find((one) => one.name === name) ?? unreadSignal(name, ''));
-    if (!reported.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
+    if (!reported.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs < fromMs + 1_000))
       return false;
     coveredFromMs = atMs;
     if (coveredFromMs <= fromMs) return true;

@@ -39,7 +39,7 @@ import { packageIndexSettings } from './package-index.ts';
 
 const DAY_MS = 60 * 60_000;
 const LINES = 100_000;
-const WORK = '/root/work';
+const WORK = '/root/day';
 
 let engine: OwnEngine;
 let server: ServerProcess;
@@ -97,7 +97,7 @@ async function openAgain(): Promise<Page> {
   await networkSettled();
   const page = await openPatientPage(browser);
   await page.goto((await client.open({ instanceId })).url);
-  await page.goto(`${server.gatewayUrl}/notebook/${instanceId}/lab/tree/work/Untitled.ipynb`);
+  await page.goto(`${server.gatewayUrl}/notebook/${instanceId}/lab/tree/day/Untitled.ipynb`);
   await isIdle(page);
   return page;
 }
