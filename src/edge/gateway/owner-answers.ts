@@ -1,6 +1,6 @@
 /** Answers to the owner of an instance where nothing answers inside: costs, loopback. */
 import type { BarFigures, Forwarding, NotebookBar } from '../../control/index.ts';
-import { Refusal } from '../../domain/kernel/refusal.ts';
+import { BYTES_PER_GB } from '../../domain/storage/disk.ts';
 import { wantsPage } from '../full-cookies.ts';
 import type { Authorized } from './admission.ts';
 import { loopbackOnly, type Answer } from './answers.ts';
@@ -23,6 +23,7 @@ interface Unanswered {
   opensLoopback: boolean;
 }
 
+/** Never rejects: what can't be read is left out. */
 export async function toOwner(
   deps: OwnerDeps,
   { req, head, authorized, target, opensLoopback }: Unanswered,
@@ -45,13 +46,12 @@ async function withBar(
   try {
     const link = { href: `${apiUrl}/instances/${owned.instanceId}`, text: 'Stop or change it in the console' };
     return { ...answer, help: [...(answer.help ?? []), ...factsOf(await notebookBar.read(owned))], link };
-  } catch (error) {
-    if (error instanceof Refusal) return answer;
-    throw error;
+  } catch {
+    return answer;
   }
 }
 
-const gibOf = (bytes: number): string => (bytes / 1024 ** 3).toFixed(1);
+const gibOf = (bytes: number): string => (bytes / BYTES_PER_GB).toFixed(1);
 
 function factsOf({ name, pricePerHour, costSoFar, stopsInMs, gpus }: BarFigures): string[] {
   const facts: string[] = [];

@@ -134,6 +134,10 @@ test('an image without a notebook has the figures on the page that says so, for 
   expect(body).toContain('Its GPUs are 40 % busy, with 1.0 of 16.0 GiB in use');
   expect(body).toContain(`href="http://console.test:8080/instances/${A}"`);
   expect((await asked({ ...page, accept: 'application/json' })).body).not.toContain('mine');
+  const failing = await harness({ read: async () => Promise.reject(new Error('the store does not answer')) });
+  failing.made.instances.get(A)?.ports.clear();
+  Object.assign(failing.made.instances.get(A)?.route ?? {}, { notebook: { state: 'none', text: '' } });
+  expect((await ask(failing.made, `/notebook/${A}/`, { headers: page })).body).toContain('This image has no Jupyter');
   expect((await asked({ ...page, cookie: 'berth_gateway=session-m' })).body).not.toContain('mine');
 });
 

@@ -1,7 +1,7 @@
 /**
  * A day in a notebook of the default image, in a real browser, on an engine of the test's own:
  * closed tabs, much output, killed kernels and servers, an upgrade, a full disk, restarts of Berth
- * and of the engine. Nothing of it is lost, and what ended is told.
+ * and of the engine. Nothing of it is lost, and each end is reported.
  */
 import { once } from 'node:events';
 import http from 'node:http';
