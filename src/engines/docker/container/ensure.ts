@@ -209,7 +209,7 @@ function makeRequest({ installation, files, idMappedMounts, sudo, tools, process
       network,
       controlFolder,
       toolsFolder,
-      hasSetpriv: await tools.hasSetpriv(),
+      hasSetpriv: spec.imageCommand !== undefined && (await tools.hasSetpriv()),
       sudo,
       processors: processors.choose(spec, facts),
       host: facts,
