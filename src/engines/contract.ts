@@ -347,8 +347,11 @@ export interface Engine {
 
   probe(signal: AbortSignal): Promise<Probe>;
 
-  /** Throws what a new region lacks beside an engine that answers; absent: nothing can be. */
-  check?(signal: AbortSignal): Promise<void>;
+  /**
+   * Throws what a new region lacks beside an engine that answers; absent: nothing can be. Returns
+   * what is not known, as sentences for the operator.
+   */
+  check?(signal: AbortSignal): Promise<string[]>;
 
   /** Lists every object with this installation's label, in any state. Throws if incomplete. */
   listOwned(signal: AbortSignal): Promise<OwnedObject[]>;

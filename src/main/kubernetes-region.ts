@@ -11,6 +11,7 @@ export interface ClusterRegion {
   pools: readonly PoolSettings[];
   rulesOf: (pool: PoolSettings) => Omit<PoolDrivers, 'storage'>;
   secret: string | null;
+  gatewayPorts: readonly number[];
   log: Log;
 }
 
@@ -20,6 +21,7 @@ export async function kubernetesDrivers({
   pools,
   rulesOf,
   secret,
+  gatewayPorts,
   log,
 }: ClusterRegion): Promise<Pick<RegionDrivers, 'engine' | 'pools'>> {
   const { openCluster } = await import('../kubernetes/cluster.ts');
@@ -28,7 +30,14 @@ export async function kubernetesDrivers({
   const { makeClaimLists } = await import('../storage/claims/claim-lists.ts');
   const { namespace } = settings;
   const cluster = await openCluster({ credentials: credentialsOf(settings, secret), namespace });
-  const engine = makeKubernetesEngine({ cluster, installation, settings, log });
+  const engine = makeKubernetesEngine({
+    cluster,
+    installation,
+    settings,
+    gatewayPorts,
+    checkImage: pools[0]?.claims?.filesImage,
+    log,
+  });
   const lists = makeClaimLists(cluster, installation);
   return {
     engine,

@@ -6,6 +6,7 @@ import type { PoolDrivers, RegionDrivers, Regions } from '../control/kernel/regi
 import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/regions/region-engine.ts';
 import type { Seal } from '../control/kernel/seal.ts';
 import { regionSettings } from '../contract/regions/region-admin.ts';
+import { errorText } from '../domain/kernel/unknown-error.ts';
 import { capacityOf } from '../domain/regions/catalog.ts';
 import { SIMULATED_GPU } from '../engines/simulated/host-gpus.ts';
 import {
@@ -15,6 +16,7 @@ import {
   type SimulatedEngineSettings,
 } from '../domain/regions/region-settings.ts';
 import type { Engine } from '../engines/contract.ts';
+import { rangesMeeting } from '../engines/docker/network/subnets.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import { prepareRoot } from '../storage/layout.ts';
 import { managedRegions } from '../store/tables/catalog-rows.ts';
@@ -23,6 +25,7 @@ import type { Config } from './config.ts';
 import { dockerDrivers } from './docker-region.ts';
 import { buildImageFor, notebookRef } from './drivers.ts';
 import { kubernetesDrivers } from './kubernetes-region.ts';
+import { portsOfGateway } from './public-addresses.ts';
 
 /** For published ports of a host whose addresses Berth does not know. */
 const ALL_ADDRESSES = '0.0.0.0';
@@ -32,7 +35,16 @@ type Made = Pick<RegionDrivers, 'engine' | 'pools'>;
 interface OpenRegionDeps {
   config: Pick<
     Config,
-    'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role' | 'linkLocal' | 'sudo'
+    | 'dataFolder'
+    | 'diskOvercommit'
+    | 'diskReserveShare'
+    | 'accountPoolShare'
+    | 'role'
+    | 'linkLocal'
+    | 'sudo'
+    | 'gatewayListen'
+    | 'gatewayUrl'
+    | 'trustedProxies'
   >;
   installation: string;
   log: Log;
@@ -96,6 +108,17 @@ export async function openOwnCluster(
   return { ...made, nodePortRange: settings.nodePorts, cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1 };
 }
 
+const CHECK_MS = 60_000;
+
+/** Says at each start what the administrator of another cluster is told when the region is added. */
+export async function checkOwnCluster(engine: Engine, log: Log): Promise<void> {
+  try {
+    for (const warning of (await engine.check?.(AbortSignal.timeout(CHECK_MS))) ?? []) log.warn({}, warning);
+  } catch (error) {
+    log.error({ reason: errorText(error) }, 'the cluster lacks what the region needs');
+  }
+}
+
 function readRegionFile(file: string, text: string): RegionSettings {
   const { data, error } = regionSettings.safeParse(JSON.parse(text));
   const fault = data
@@ -124,7 +147,20 @@ async function enginesAndPools(
     return dockerDrivers(made);
   }
   if (!kubernetes) throw new Error('the settings of the region have no engine');
-  return kubernetesDrivers({ installation, settings: kubernetes, pools, rulesOf, secret, log });
+  const gatewayPorts = portsOfGateway(config);
+  warnOfTrustedInstances(config, kubernetes.podRanges ?? [], log);
+  return kubernetesDrivers({ installation, settings: kubernetes, pools, rulesOf, secret, gatewayPorts, log });
+}
+
+export function warnOfTrustedInstances(
+  { trustedProxies }: Pick<Config, 'trustedProxies'>,
+  ofInstances: readonly string[],
+  log: Log,
+): void {
+  const ranges = [...new Set(ofInstances.flatMap((cidr) => rangesMeeting(cidr, trustedProxies)))];
+  if (ranges.length === 0) return;
+  const text = `BERTH_TRUSTED_PROXIES contains addresses of instances (${ofInstances.join(', ')}): they can forge client addresses, evade the rate limit of logins and take all connections. List the addresses of your proxies only`;
+  log.warn({ ranges }, text);
 }
 
 async function simulatedDrivers(

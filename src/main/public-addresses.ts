@@ -39,17 +39,28 @@ function domainOf({ domain, gatewayUrl }: Config): string | null {
   return url === null || url.port === '' || /:\d+$/.test(domain.name) ? domain.name : `${domain.name}:${url.port}`;
 }
 
-/** Ports of links that the gateway does not listen on, while no setting names a proxy between. */
+/**
+ * Ports of links that the gateway does not listen on, while no setting names a proxy between. In a
+ * cluster Services are between.
+ */
 export function unservedPorts(
   { gatewayUrl, domain }: Addresses,
-  { trustedProxies }: Pick<Config, 'trustedProxies'>,
+  { trustedProxies, engine }: Pick<Config, 'trustedProxies' | 'engine'>,
   gatewayPort: number,
 ): number[] {
-  if (trustedProxies.length > 0) return [];
+  if (trustedProxies.length > 0 || engine === 'kubernetes') return [];
   const { protocol } = new URL(gatewayUrl);
   const linked = [gatewayUrl, `${protocol}//${domain}`].map((link) => portOfUrl(new URL(link)));
   return [...new Set(linked)].filter((port) => port !== gatewayPort);
 }
+
+/** Ports at which the gateway is reached: its own, and the one of its URL. */
+export const portsOfGateway = ({
+  gatewayListen,
+  gatewayUrl,
+}: Pick<Config, 'gatewayListen' | 'gatewayUrl'>): number[] => [
+  ...new Set([gatewayListen.port, ...(gatewayUrl === null ? [] : [portOfUrl(new URL(gatewayUrl))])]),
+];
 
 const portOfUrl = ({ port, protocol }: URL): number =>
   port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);

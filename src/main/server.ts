@@ -39,7 +39,7 @@ import {
   shareUrl,
   unservedPorts,
 } from './public-addresses.ts';
-import { defaultPool, rangesMeeting } from '../engines/docker/network/subnets.ts';
+import { defaultPool } from '../engines/docker/network/subnets.ts';
 import { auditHeadFile } from './audit-head-file.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
@@ -47,7 +47,7 @@ import { serveHostCommands } from './host-commands.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
 import { makeDrivers, makeEngine, type Drivers } from './drivers.ts';
 import { openData, type Guards } from './open-data.ts';
-import { makeOpenRegion, openOwnCluster, openRegions } from './open-region.ts';
+import { checkOwnCluster, makeOpenRegion, openOwnCluster, openRegions, warnOfTrustedInstances } from './open-region.ts';
 import { readFileShares } from './open-files.ts';
 import { allowEmptyReplacements, makePools } from './region-pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
@@ -123,7 +123,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   warnOfSharedParent(sharedParent(served), log);
   sayPathMode(served, log);
   warnOfUnservedPorts(served, config, gatewayPort, log);
-  warnOfTrustedInstances(config.trustedProxies, log);
+  warnOfTrustedInstances(config, [defaultPool.cidr], log);
   await gateway?.attach({
     forwarding: running.control.forwarding,
     notebookBar: running.control.notebookBar,
@@ -283,6 +283,7 @@ async function makeRunningControl(
         log.warn(
           'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
         );
+      if (config.regionFile !== null) void checkOwnCluster(drivers.drivers.engine, log);
       const { runtimes } = config;
       const { whyNoGpus } = probe.capabilities;
       if (whyNoGpus !== undefined) log.warn(`no GPU is offered: ${whyNoGpus}`);
@@ -473,11 +474,4 @@ function warnOfUnservedPorts(addresses: Addresses, config: Config, gatewayPort: 
   const { gatewayUrl, domain } = addresses;
   const text = `links to instances lead to port ${ports.join(' and ')}, but the gateway listens on port ${gatewayPort}: set BERTH_GATEWAY_URL (and a port in BERTH_DOMAIN, if it has one) to the port that browsers reach, or let the gateway listen on it (BERTH_GATEWAY_LISTEN). If a reverse proxy forwards the port, name it in BERTH_TRUSTED_PROXIES`;
   log.warn({ gatewayUrl, domain, gatewayPort }, text);
-}
-
-function warnOfTrustedInstances(trustedProxies: readonly string[], log: Logger): void {
-  const ranges = rangesMeeting(defaultPool, trustedProxies);
-  if (ranges.length === 0) return;
-  const text = `BERTH_TRUSTED_PROXIES contains addresses of instances (${defaultPool.cidr}): they can forge client addresses, evade the rate limit of logins and take all connections. List the addresses of your proxies only`;
-  log.warn({ ranges }, text);
 }

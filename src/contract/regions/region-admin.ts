@@ -133,6 +133,13 @@ const kubernetesEngine = named(
         .boolean()
         .describe('Whether the network of the cluster enforces NetworkPolicies, which keep accounts apart'),
       podRanges: z.array(range).max(16).describe('Addresses of Pods, which node ports are closed to').optional(),
+      closedRanges: z
+        .array(range)
+        .max(64)
+        .describe(
+          'Ranges that instances with open egress do not reach, besides Pods, nodes and link-local addresses; by default private ranges, in which clusters have their Services',
+        )
+        .optional(),
       peers: z
         .array(
           z.strictObject({

@@ -55,7 +55,7 @@ export const makeAddRegion =
       return {
         region: listedRegion(region, nowMs),
         engine: { version, capacity: { ...capacity, gpus: countGpus(capacity.gpus) } },
-        warnings: [offersNothing],
+        warnings: [...engine.warnings, offersNothing],
       };
     }).catch(async (error: unknown) => {
       await engine.drop();

@@ -40,6 +40,8 @@ export interface RegionEngineDeps {
 }
 
 const TRY_MS = 10_000;
+/** Pods of a cluster start meanwhile. */
+const CHECK_MS = 40_000;
 
 const sealContext = (id: string): string => `region ${id}`;
 
@@ -59,6 +61,7 @@ export function openCredentials({ seal }: Pick<RegionEngineDeps, 'seal'>, id: st
 export interface TriedRegion {
   probe: Probe;
   total: RegionCapacity;
+  warnings: string[];
   /** Ends the drivers before. */
   serve(): Promise<void>;
   /** Ends these drivers. */
@@ -75,11 +78,12 @@ export async function tryRegion(
   });
   try {
     const probe = await probeOf(drivers, time.deadline(TRY_MS));
-    await tryEngine(drivers, time.deadline(TRY_MS));
+    const warnings = await tryEngine(drivers, time.deadline(CHECK_MS));
     await tryPools(drivers);
     return {
       probe,
       total: totalOf(drivers, probe),
+      warnings,
       async serve() {
         await regions.put(drivers)?.engine.stop();
         await onServed();
@@ -101,10 +105,12 @@ async function probeOf({ engine }: RegionDrivers, signal: AbortSignal): Promise<
   }
 }
 
-async function tryEngine({ engine }: RegionDrivers, signal: AbortSignal): Promise<void> {
-  await engine.check?.(signal).catch((error: unknown) => {
+async function tryEngine({ engine }: RegionDrivers, signal: AbortSignal): Promise<string[]> {
+  try {
+    return (await engine.check?.(signal)) ?? [];
+  } catch (error) {
     throw new Refusal('field_value', `field "settings" cannot be used: ${errorText(error)}`);
-  });
+  }
 }
 
 async function tryPools({ pools }: RegionDrivers): Promise<void> {

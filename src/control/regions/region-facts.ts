@@ -138,10 +138,11 @@ export function makeRegionAdministration(deps: RegionAdministrationDeps): Omit<R
         refuseSharedNamespace(regions, next);
         const affected = { ...(await countUsers(tx, { regionId: id })), atOtherPrice: 0 };
         const { ownDomain } = next;
-        const warnings =
-          ownDomain !== null && ownDomain !== before.ownDomain
-            ? [`Berth does not ask whether the gateway answers as ${ownDomain}: open a notebook there to see it`]
-            : [];
+        const warnings = [...(engine?.warnings ?? [])];
+        if (ownDomain !== null && ownDomain !== before.ownDomain)
+          warnings.push(
+            `Berth does not ask whether the gateway answers as ${ownDomain}: open a notebook there to see it`,
+          );
         const of = { regionId: id, typeId: '' };
         if (fields.storagePrices !== undefined) warnings.push(...(await scheduledWarnings(tx, of, fromMs ?? nowMs)));
         if (fromMs !== undefined) {

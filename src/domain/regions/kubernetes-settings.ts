@@ -39,6 +39,11 @@ export interface KubernetesEngineSettings extends NodePlacement {
   networkPolicies: boolean;
   /** Ranges of the addresses of Pods: node ports are closed to them. */
   podRanges?: string[] | undefined;
+  /**
+   * Ranges that open egress does not reach, besides link-local addresses, `podRanges` and nodes;
+   * absent: private ranges.
+   */
+  closedRanges?: string[] | undefined;
   /** Besides the instances of its account, those that may connect to an instance. */
   peers?: ClusterPeer[] | undefined;
   /** Runs root inside as an unprivileged id of the node; the nodes must support it. */

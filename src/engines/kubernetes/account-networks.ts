@@ -4,11 +4,11 @@ import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { isAllOpen, openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/regions/egress.ts';
 import { userId, type UserId } from '../../domain/kernel/ids.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
-import type { NetworkPolicy, StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { NetworkPolicy, Node, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { labels } from '../labels.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
-import { accountPolicy } from './manifests/network-rules.ts';
+import { accountPolicy, closedRangesOf } from './manifests/network-rules.ts';
 import {
   accountPolicyName,
   accountSelector,
@@ -24,18 +24,30 @@ export const NOT_ENFORCED =
 const policyOf = (policies: EgressPolicies | null, owner: UserId): EgressPolicy =>
   policies?.accounts.get(owner) ?? policies?.default ?? openEgress;
 
-type NetworkContext = Pick<ClusterContext, 'cluster' | 'installation' | 'settings' | 'egress'>;
+type NetworkContext = Pick<
+  ClusterContext,
+  'cluster' | 'installation' | 'settings' | 'egress' | 'nodes' | 'gatewayPorts'
+>;
 
-function wantedPolicy({ installation, settings, egress }: NetworkContext, ownerId: UserId): NetworkPolicy {
+async function wantedPolicy(
+  { installation, settings, egress, nodes, gatewayPorts }: NetworkContext,
+  ownerId: UserId,
+  signal: AbortSignal,
+): Promise<NetworkPolicy> {
   const { policies } = egress;
   return accountPolicy({
     installation,
     ownerId,
     egress: policyOf(policies, ownerId),
     nameServers: policies?.nameServers ?? [],
+    nodes: (await nodes(signal)).flatMap(addressesOf),
+    gatewayPorts,
     settings,
   });
 }
+
+const addressesOf = ({ status }: Node): string[] =>
+  (status?.addresses ?? []).filter(({ type }) => type.endsWith('IP')).map(({ address }) => address);
 
 const rulesOf = ({ metadata }: NetworkPolicy): string | undefined => metadata?.annotations?.[annotations.rules];
 
@@ -44,7 +56,7 @@ export async function ensureAccountNetwork(context: NetworkContext, owner: UserI
   const { cluster, installation, settings, egress } = context;
   if (!settings.networkPolicies && policyOf(egress.policies, owner).mode !== 'open') throw reject(NOT_ENFORCED);
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
-  const wanted = wantedPolicy(context, owner);
+  const wanted = await wantedPolicy(context, owner, signal);
   if (present !== null && !isOwned(present.metadata, installation, 'network', owner)) {
     const name = present.metadata?.name ?? '';
     throw new EngineFault(
@@ -97,15 +109,25 @@ export async function setEgress(context: ClusterContext, policies: EgressPolicie
   if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
   for (const present of await raceAbort(lists.policies.list(), signal)) {
     const owner = userId(present.metadata?.labels?.[labels.owner] ?? '');
-    if (rulesOf(present) === rulesOf(wantedPolicy(context, owner))) continue;
+    if (rulesOf(present) === rulesOf(await wantedPolicy(context, owner, signal))) continue;
     await accounts.run(owner, () => applyIfPresent(context, owner, signal), signal);
   }
+}
+
+/** Closes open egress to nodes that came since the last policies. */
+export async function closeNewNodes(context: ClusterContext, signal: AbortSignal): Promise<void> {
+  const { egress, nodes, settings } = context;
+  if (egress.policies === null || !settings.networkPolicies) return;
+  const closed = closedRangesOf(settings, (await nodes(signal)).flatMap(addressesOf)).join();
+  if (closed === egress.closed) return;
+  await setEgress(context, egress.policies, signal);
+  egress.closed = closed;
 }
 
 async function applyIfPresent(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
   const { cluster, installation, lists } = context;
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
   if (isOwned(present?.metadata, installation, 'network', owner))
-    await cluster.apply(resources.networkPolicies, wantedPolicy(context, owner), signal);
+    await cluster.apply(resources.networkPolicies, await wantedPolicy(context, owner, signal), signal);
   lists.policies.invalidate();
 }

@@ -4,7 +4,7 @@ import type { InstanceId } from '../../domain/kernel/ids.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { KeyedMutex } from '../../async/mutex.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import type { NetworkPolicy, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { NetworkPolicy, Node, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import type { ObjectList } from '../../kubernetes/object-list.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { notRunning } from './cluster-faults.ts';
@@ -34,8 +34,12 @@ export interface ClusterContext {
   instances: KeyedMutex<InstanceId>;
   /** One change of an account's NetworkPolicy at a time. */
   accounts: KeyedMutex<string>;
-  /** Last policies of `setEgress`; null before the first. */
-  egress: { policies: EgressPolicies | null };
+  /** All nodes of the cluster, as of the last minute. */
+  nodes: (signal: AbortSignal) => Promise<Node[]>;
+  /** Last policies of `setEgress`, null before the first, and ranges that `closeNewNodes` closed. */
+  egress: { policies: EgressPolicies | null; closed?: string };
+  /** Ports of the gateway at the peers of the region. */
+  gatewayPorts: readonly number[];
   log: ClusterLog;
   /** Aborts when the driver stops. */
   stopping: AbortSignal;

@@ -27,8 +27,9 @@ export interface ClusterFacts {
 
 const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
 
-export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): ClusterFacts {
-  const nodes = remember(NODES_MS, (signal: AbortSignal) => readNodes(cluster, settings, signal));
+export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: ClusterContext): ClusterFacts {
+  const nodes = async (signal: AbortSignal): Promise<Node[]> =>
+    (await allNodes(signal)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
@@ -79,14 +80,9 @@ async function claimableDevices(
   }
 }
 
-async function readNodes(cluster: Cluster, settings: KubernetesEngineSettings, signal: AbortSignal): Promise<Node[]> {
-  const { nodeSelector = {} } = settings;
-  const labelSelector = Object.entries(nodeSelector)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(',');
-  const nodes = await cluster.list(resources.nodes, signal, { labelSelector });
-  return nodes.filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
-}
+/** Nodes of the cluster, which change slowly. */
+export const makeNodeReader = (cluster: Cluster): ClusterContext['nodes'] =>
+  remember(NODES_MS, (signal) => cluster.list(resources.nodes, signal));
 
 /** Names under which a node may report an image. */
 function namesOf(ref: string): Set<string> {

@@ -21,11 +21,12 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import { makeObjectList, type ObjectList } from '../../kubernetes/object-list.ts';
 import type { Engine } from '../contract.ts';
 import { labels } from '../labels.ts';
-import { setEgress } from './account-networks.ts';
+import { closeNewNodes, setEgress } from './account-networks.ts';
 import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.ts';
-import { makeClusterFacts } from './cluster-facts.ts';
+import { makeClusterFacts, makeNodeReader } from './cluster-facts.ts';
 import { faultOf, reject, withFaults } from './cluster-faults.ts';
 import { makeEnsureImage } from './cluster-images.ts';
+import { checkPolicies } from './cluster-policies.ts';
 import { checkRegion } from './cluster-rights.ts';
 import { makeClusterUsage } from './cluster-usage.ts';
 import { openCommand } from './inside/pod-commands.ts';
@@ -44,10 +45,15 @@ export interface KubernetesEngineOptions {
   cluster: Cluster;
   installation: string;
   settings: KubernetesEngineSettings;
+  /** Ports of the gateway, which open egress reaches at the peers of the region; default: none. */
+  gatewayPorts?: readonly number[];
+  /** Image with a shell and `nc`, for the check of the network; absent: it is not checked. */
+  checkImage?: string | undefined;
   log: ClusterLog;
 }
 
-export function makeKubernetesEngine({ cluster, installation, settings, log }: KubernetesEngineOptions): Engine {
+export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
+  const { cluster, installation, settings, gatewayPorts = [], checkImage, log } = options;
   const stopping = new AbortController();
   const onTrouble = (error: unknown): void =>
     log.debug({ reason: reasonText(error) }, 'the watch of Pods ended; Berth opens another');
@@ -67,7 +73,9 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
     pods: makePodChanges(cluster, installation, stopping.signal, onTrouble),
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
+    nodes: makeNodeReader(cluster),
     egress: { policies: null },
+    gatewayPorts,
     log,
     stopping: stopping.signal,
   };
@@ -95,8 +103,17 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
   };
 
   return {
-    probe: (signal) => withFaults(() => facts.probe(signal)),
-    check: (signal) => withFaults(() => checkRegion(context, signal)),
+    probe: (signal) =>
+      withFaults(async () => {
+        const probe = await facts.probe(signal);
+        await closeNewNodes(context, signal);
+        return probe;
+      }),
+    check: (signal) =>
+      withFaults(async () => {
+        await checkRegion(context, signal);
+        return settings.networkPolicies && checkImage !== undefined ? checkPolicies(context, checkImage, signal) : [];
+      }),
     listOwned: (signal) => withFaults(() => listOwned(context, signal)),
     observe: makeObserve(context),
     ensureImage: makeEnsureImage(context, facts),

@@ -8,11 +8,17 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InputOf } from '../../../src/contract/routes.ts';
 import { nodePortOf } from '../../fixtures/first-launch.ts';
 import { until, type Client } from '../../fixtures/server-process.ts';
+import { layoutOf } from '../cluster/addresses.ts';
 import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
 
 let scene: ClusterServer;
 beforeAll(async () => {
-  scene = await startClusterServer({ image: 'busybox', addons: ['networkPolicy', 'storage', 'dns'] });
+  scene = await startClusterServer({
+    image: 'busybox',
+    addons: ['networkPolicy', 'storage', 'dns'],
+    // The Services. The tests serve the outside at a private address.
+    kubernetes: { closedRanges: ['10.97.0.0/16'] },
+  });
 });
 afterAll(() => scene?.stop());
 
@@ -62,6 +68,20 @@ test('instances reach those of their account alone, by address, name and node po
   // From outside, the node port is open and the other port is closed to everybody but the gateway.
   const direct = await fetch(`http://${two.node}:${two.nodePort}/name`);
   expect(await direct.text()).toBe(`${name}\n`);
+});
+
+test('open egress does not lead to nodes, the API server and Services', async () => {
+  const { client } = await scene.account('fay');
+  const { instanceId } = await serving(client);
+  const { nodeAddress } = scene.cluster;
+  const { apiServiceAddress } = layoutOf(scene.cluster.number);
+  // Servers of TLS answer requests in plain text, too.
+  for (const [host, port] of [
+    [nodeAddress, 6443],
+    [nodeAddress, 10_250],
+    [apiServiceAddress, 443],
+  ] as const)
+    expect(await fetchFrom(client, instanceId, host, port), `${host}:${port}`).toBe('');
 });
 
 test('an account without egress reaches its own instances alone, and one with a list what it names', async () => {

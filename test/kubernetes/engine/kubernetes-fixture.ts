@@ -216,7 +216,15 @@ export async function makeKubernetesFixture({
     registries: () => Promise.reject(new Error('nothing is pushed')),
     async leaveHalfMade(spec) {
       const { ownerId } = spec;
-      const rules = { installation, ownerId, egress: openEgress, nameServers: [], settings };
+      const rules = {
+        installation,
+        ownerId,
+        egress: openEgress,
+        nameServers: [],
+        nodes: [],
+        gatewayPorts: [],
+        settings,
+      };
       await client.apply(resources.networkPolicies, accountPolicy(rules), deadline());
       const set = instanceSet(spec, { installation, settings, replicas: 0, hasPullSecret: false });
       await client.apply(resources.statefulSets, set, deadline());

@@ -28,6 +28,7 @@ beforeAll(async () => {
     cluster: client,
     installation,
     settings: { ...settings, reach: 'portForward' },
+    checkImage: fixture.imageRef,
     log,
   });
   subject = makeSubject({ ...fixture, engine });
@@ -44,7 +45,7 @@ test('is enough for every verb', async () => {
   const nodePorts = [{ port: 7000, nodePort: await fixture.releaseNodePort() }];
   const spec = { ...subject.spec({ nodePorts }), imageCredentials };
   await engine.probe(deadline());
-  await engine.check?.(deadline());
+  expect(await engine.check?.(deadline())).toEqual([]);
   await engine.ensureImage(fixture.imageRef, () => {}, deadline(), imageCredentials);
   await subject.ensure(spec);
   await subject.ensure({
@@ -76,6 +77,15 @@ test('a namespace that is not there is named', async () => {
   const fault = await expectFault(elsewhere.check?.(deadline()) ?? expect.fail(), 'rejected');
   expect(fault.message).toContain('the cluster has no namespace nowhere');
   await elsewhere.stop();
+});
+
+test('a network that enforces no policies is named', async () => {
+  await fixture.cluster.kill('network-policy');
+  const fault = await expectFault(engine.check?.(deadline()) ?? expect.fail(), 'rejected');
+  expect(fault.message).toMatch(
+    /^a Pod that a policy closes connects to the API server: the network of the cluster does/,
+  );
+  await fixture.cluster.start('network-policy');
 });
 
 describe('without one verb', () => {

@@ -286,7 +286,9 @@ describe('subnets', () => {
 
   it('name the ranges that contain some of them', () => {
     const within = ['10.210.0.5', '10.211.3.0/24', '10.0.0.0/8', '0.0.0.0/0'];
-    expect(rangesMeeting(defaultPool, [...within, '127.0.0.1', '10.212.0.0/16', '::1', 'fd00::/8'])).toEqual(within);
+    expect(rangesMeeting(defaultPool.cidr, [...within, '127.0.0.1', '10.212.0.0/16', '::1', 'fd00::/8'])).toEqual(
+      within,
+    );
   });
 
   it("include the host's direct ones in either byte order, and none behind a gateway", () => {

@@ -194,7 +194,15 @@ describe('an instance', () => {
 
 describe('an account', () => {
   const policyOf = (egress: EgressPolicy, more: Partial<KubernetesEngineSettings> = {}) =>
-    accountPolicy({ installation, ownerId, egress, nameServers: ['192.0.2.53'], settings: { ...settings, ...more } });
+    accountPolicy({
+      installation,
+      ownerId,
+      egress,
+      nameServers: ['192.0.2.53'],
+      nodes: ['10.0.0.7', '203.0.113.9', '203.0.113.8'],
+      gatewayPorts: [8081],
+      settings: { ...settings, ...more },
+    });
 
   test('reaches its own instances, and is reached by the peers of the region', () => {
     expectManifests(

@@ -18,6 +18,8 @@ const settings: KubernetesEngineSettings = {
   networkPolicies: true,
   userNamespaces: false,
 };
+/** A cluster whose nodes are unknown, and no gateway. */
+const alone = { nodes: async () => [], gatewayPorts: [] };
 const policies = (egress: EgressPolicy): EgressPolicies => ({
   default: { mode: 'open' },
   accounts: new Map([[ownerId, egress]]),
@@ -25,10 +27,11 @@ const policies = (egress: EgressPolicy): EgressPolicies => ({
 
 /** Rules that the cluster is sent for an account that had none to connect to. */
 async function sentRules(known: EgressPolicies | null) {
-  const options = { installation, ownerId, nameServers: [], settings };
+  const options = { installation, ownerId, nameServers: [], settings, nodes: [], gatewayPorts: [] };
   const present = accountPolicy({ ...options, egress: { mode: 'none' } });
   const { cluster, calls } = await startApiServer({ answer: () => ({ body: present }) });
-  await ensureAccountNetwork({ cluster, installation, settings, egress: { policies: known } }, ownerId, deadline());
+  const context = { cluster, installation, settings, egress: { policies: known }, ...alone };
+  await ensureAccountNetwork(context, ownerId, deadline());
   return calls.filter(({ method }) => method === 'PATCH').map(({ body }) => body);
 }
 
@@ -63,7 +66,7 @@ test('an account whose policy the network does not enforce gets no instances, an
   const fault = await expectFault(engine.ensure(spec, deadline()), 'rejected');
   expect(fault.message).toContain('does not enforce NetworkPolicies');
   const other = userId('55555555-5555-4555-8555-555555555555');
-  const context = { cluster, installation, settings: unenforced, egress: { policies: known } };
+  const context = { cluster, installation, settings: unenforced, egress: { policies: known }, ...alone };
   await ensureAccountNetwork(context, other, deadline());
   await engine.stop();
 });

@@ -138,6 +138,8 @@ test('finds ports of links that the gateway does not listen on, unless a proxy i
   expect(found({ BERTH_GATEWAY_URL: 'https://gpu.example:8081' })).toEqual([]);
   expect(found({ BERTH_DOMAIN: '*.gpu.example' })).toEqual([80]);
   expect(found({ BERTH_DOMAIN: '*.gpu.example:8082', ...url })).toEqual([443, 8082]);
+  const inCluster = { BERTH_ENGINE: 'kubernetes', BERTH_REGION_FILE: '/etc/berth/region.json' };
+  expect(found({ ...url, ...inCluster })).toEqual([]);
 });
 
 test('publishes node ports on an IP address for any host name that the server listens on', async () => {

@@ -38,6 +38,7 @@ test('the Pod for files runs on nodes of instances: a volume that is made for it
       tolerations,
     },
     pools: [{ name: 'default', sizeGB: 100, claims }],
+    gatewayPorts: [],
     rulesOf: ({ name, sizeGB }) => ({
       name,
       sizeGB,

@@ -1,4 +1,4 @@
-import { ipv4RangeOf, ipv4TextOf, overlap } from '../../../domain/access/address-range.ts';
+import { ipv4RangeOf, ipv4TextOf, isInRanges, overlap } from '../../../domain/access/address-range.ts';
 
 export interface NetworkPool {
   cidr: string;
@@ -9,14 +9,9 @@ export interface NetworkPool {
 /** Holds 512 accounts; outside of Docker's 172.17-31 and 192.168, in a rarely used part of 10/8. */
 export const defaultPool: NetworkPool = { cidr: '10.210.0.0/15', prefix: 24 };
 
-/** Returns the IPv4 addresses and CIDR ranges that contain addresses of the pool. */
-export function rangesMeeting({ cidr }: NetworkPool, listed: readonly string[]): string[] {
-  const pool = ipv4RangeOf(cidr);
-  return listed.filter((text) => {
-    const range = ipv4RangeOf(text);
-    return pool !== null && range !== null && overlap(pool, range);
-  });
-}
+/** Returns the addresses and CIDR ranges that contain addresses of a range. */
+export const rangesMeeting = (cidr: string, listed: readonly string[]): string[] =>
+  listed.filter((text) => isInRanges([cidr], text) || isInRanges([text], cidr));
 
 /** Connected networks in CIDR notation, of `/proc/net/route`: numbers are in host byte order. */
 export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] {

@@ -1,8 +1,10 @@
 /**
  * NetworkPolicies. One for each account: its instances reach each other, the peers of the region
- * reach them, and they reach what the egress policy allows. One for each instance with node ports.
+ * reach them, and they reach what the egress policy allows. Open egress leads out of the cluster,
+ * to name servers and the gateway. One for each instance with node ports.
  */
 import { createHash } from 'node:crypto';
+import { isInRanges } from '../../../domain/access/address-range.ts';
 import type { EgressPolicy, EgressRange } from '../../../domain/regions/egress.ts';
 import type { UserId } from '../../../domain/kernel/ids.ts';
 import type { ClusterPeer, KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
@@ -30,6 +32,19 @@ const families = {
   ipv4: { everywhere: '0.0.0.0/0', linkLocal: '169.254.0.0/16', has: (range: string) => !range.includes(':') },
   ipv6: { everywhere: '::/0', linkLocal: 'fe80::/10', has: (range: string) => range.includes(':') },
 };
+/** Ranges of Pods, Services and nodes of most clusters: private ones, and those of carriers. */
+const PRIVATE_RANGES = ['10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'];
+
+/** Ranges that open egress does not reach; none is inside of another. */
+export function closedRangesOf({ closedRanges, podRanges = [] }: RangeSettings, nodes: readonly string[]): string[] {
+  const linkLocal = Object.values(families).map((family) => family.linkLocal);
+  const all = [...new Set([...linkLocal, ...(closedRanges ?? PRIVATE_RANGES), ...podRanges])];
+  const wide = all.filter((range, index) => !isInRanges(all.toSpliced(index, 1), range));
+  const apart = new Set(nodes.filter((node) => !isInRanges(wide, node)));
+  return [...wide, ...[...apart].toSorted().map(rangeOfAddress)];
+}
+
+const rangeOfAddress = (address: string): string => `${address}/${address.includes(':') ? 128 : 32}`;
 
 /** Families of the addresses of Pods; both if unknown. */
 const familiesOf = ({ podRanges }: Pick<KubernetesEngineSettings, 'podRanges'>) =>
@@ -44,8 +59,14 @@ export interface AccountRules {
   ownerId: UserId;
   egress: EgressPolicy;
   nameServers: readonly string[];
-  settings: Pick<KubernetesEngineSettings, 'peers' | 'podRanges'>;
+  /** Addresses of nodes. */
+  nodes: readonly string[];
+  /** Ports of the gateway at its peers. */
+  gatewayPorts: readonly number[];
+  settings: RangeSettings & Pick<KubernetesEngineSettings, 'peers'>;
 }
+
+type RangeSettings = Pick<KubernetesEngineSettings, 'podRanges' | 'closedRanges'>;
 
 export function accountPolicy(options: AccountRules): NetworkPolicy {
   const { installation, ownerId } = options;
@@ -63,43 +84,50 @@ export function accountPolicy(options: AccountRules): NetworkPolicy {
 const digestOf = (rules: Rules): string =>
   createHash('sha256').update(JSON.stringify(rules)).digest('hex').slice(0, 32);
 
-function rulesOf({ installation, ownerId, egress, nameServers, settings }: AccountRules): Rules {
+function rulesOf(options: AccountRules): Rules {
+  const { installation, ownerId, settings } = options;
   const account: Peer = { podSelector: { matchLabels: accountSelector(installation, ownerId) } };
   return {
     podSelector: { matchLabels: accountSelector(installation, ownerId) },
     policyTypes: ['Ingress', 'Egress'],
     ingress: [{ from: [account, ...(settings.peers ?? []).map(peerOf)] }],
-    egress: [{ to: [account] }, ...egressOf(egress, nameServers, settings)],
+    egress: [{ to: [account] }, ...egressOf(options)],
   };
 }
 
 const peerOf = ({ cidr, namespace = '' }: ClusterPeer): Peer =>
   cidr === undefined ? { namespaceSelector: { matchLabels: { [NAMESPACE_LABEL]: namespace } } } : { ipBlock: { cidr } };
 
-function egressOf(policy: EgressPolicy, nameServers: readonly string[], settings: AccountRules['settings']): Egress[] {
-  switch (policy.mode) {
-    case 'open':
+function egressOf({ egress, nameServers, nodes, gatewayPorts, settings }: AccountRules): Egress[] {
+  switch (egress.mode) {
+    case 'open': {
+      const { peers = [] } = settings;
+      const closed = closedRangesOf(settings, nodes);
+      const outside = familiesOf(settings).map(({ everywhere, has }) => ({
+        ipBlock: { cidr: everywhere, except: closed.filter(has) },
+      }));
+      const ports = gatewayPorts.map((port) => ({ protocol: 'TCP', port }));
       return [
-        {
-          to: familiesOf(settings).map(({ everywhere, linkLocal }) => ({
-            ipBlock: { cidr: everywhere, except: [linkLocal] },
-          })),
-        },
+        { to: outside },
         nameService(nameServers),
+        ...(peers.length === 0 || ports.length === 0 ? [] : [{ to: peers.map(peerOf), ports }]),
       ];
+    }
     case 'none':
       return [];
     case 'list':
-      return [nameService(nameServers), ...policy.allow.map(rangeOf)];
+      return [nameService(nameServers), ...egress.allow.map(rangeOf)];
     default:
-      return policy satisfies never;
+      return egress satisfies never;
   }
 }
 
 const nameService = (nameServers: readonly string[]): Egress => ({
   to: [
     { namespaceSelector: { matchLabels: { [NAMESPACE_LABEL]: DNS_NAMESPACE } } },
-    ...nameServers.map((address) => ({ ipBlock: { cidr: `${address}/${address.includes(':') ? 128 : 32}` } })),
+    // Caches of nodes, and name servers of clouds.
+    ...Object.values(families).map(({ linkLocal }) => ({ ipBlock: { cidr: linkLocal } })),
+    ...nameServers.map((address) => ({ ipBlock: { cidr: rangeOfAddress(address) } })),
   ],
   ports: DNS_PORTS,
 });

@@ -25,6 +25,8 @@ export interface PullerOptions {
   hasSecret: boolean;
   /** Asks the registry for a present image, too. */
   askRegistry: boolean;
+  /** What the shell runs; default: nothing. */
+  script?: string;
 }
 
 const identityOf = (installation: string, name: string) => ({
@@ -34,7 +36,8 @@ const identityOf = (installation: string, name: string) => ({
   ownerId: '',
 });
 
-export function pullerPod({ name, installation, settings, ref, hasSecret, askRegistry }: PullerOptions): Pod {
+export function pullerPod(options: PullerOptions): Pod {
+  const { name, installation, settings, ref, hasSecret, askRegistry, script = 'exit 0' } = options;
   const resources = { cpu: '1m', memory: '16Mi' };
   return {
     metadata: { name, labels: labelsFor(identityOf(installation, name)) },
@@ -53,7 +56,7 @@ export function pullerPod({ name, installation, settings, ref, hasSecret, askReg
           name: 'pull',
           image: ref,
           imagePullPolicy: ref.startsWith(LOCAL_IMAGES) ? 'Never' : askRegistry ? 'Always' : 'IfNotPresent',
-          command: ['/bin/sh', '-c', 'exit 0'],
+          command: ['/bin/sh', '-c', script],
           resources: { limits: resources, requests: { ...resources } },
           securityContext: {
             runAsUser: 0,

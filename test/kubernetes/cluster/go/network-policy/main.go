@@ -1,7 +1,8 @@
 // Enforces the NetworkPolicies of a cluster of one node with chains of iptables. They hang in the
 // FORWARD hook of the mangle table, since kube-proxy accepts traffic of node ports in the filter table
-// first; bridged traffic passes there by net.bridge.bridge-nf-call-iptables. Every change of a Pod, a
-// Namespace or a policy computes all rules again, and writes them with one iptables-restore.
+// first, and in INPUT for what goes to the node; bridged traffic passes there by
+// net.bridge.bridge-nf-call-iptables. Every change of a Pod, a Namespace or a policy computes all rules
+// again, and writes them with one iptables-restore.
 package main
 
 import (
@@ -233,11 +234,17 @@ func write(input string) error {
 	if err := iptables(input, "iptables-restore", "--wait", "--noflush"); err != nil {
 		return err
 	}
-	jump := []string{"FORWARD", "-j", "POLICY"}
-	if iptables("", append([]string{"iptables", "-w", "-t", "mangle", "-C"}, jump...)...) == nil {
-		return nil
+	// The name server of the node answers all Pods, as Pods of kube-system do elsewhere.
+	toNode := []string{"INPUT", "-p", "tcp", "!", "--dport", "53", "-j", "POLICY"}
+	for _, jump := range [][]string{{"FORWARD", "-j", "POLICY"}, toNode} {
+		if iptables("", append([]string{"iptables", "-w", "-t", "mangle", "-C"}, jump...)...) == nil {
+			continue
+		}
+		if err := iptables("", append([]string{"iptables", "-w", "-t", "mangle", "-A"}, jump...)...); err != nil {
+			return err
+		}
 	}
-	return iptables("", append([]string{"iptables", "-w", "-t", "mangle", "-A"}, jump...)...)
+	return nil
 }
 
 func byUID(a, b meta.Object) int { return cmp.Compare(a.GetUID(), b.GetUID()) }
