@@ -349,7 +349,7 @@ export interface Engine {
 
   /**
    * Throws what a new region lacks beside an engine that answers; absent: nothing can be. Returns
-   * what is not known, as sentences for the operator.
+   * warnings for the operator.
    */
   check?(signal: AbortSignal): Promise<string[]>;
 

@@ -110,7 +110,7 @@ export async function openOwnCluster(
 
 const CHECK_MS = 60_000;
 
-/** Says at each start what the administrator of another cluster is told when the region is added. */
+/** Logs faults of the own cluster, at each start. For other regions an administrator gets them. */
 export async function checkOwnCluster(engine: Engine, log: Log): Promise<void> {
   try {
     for (const warning of (await engine.check?.(AbortSignal.timeout(CHECK_MS))) ?? []) log.warn({}, warning);

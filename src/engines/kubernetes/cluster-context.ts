@@ -36,7 +36,7 @@ export interface ClusterContext {
   accounts: KeyedMutex<string>;
   /** All nodes of the cluster, as of the last minute. */
   nodes: (signal: AbortSignal) => Promise<Node[]>;
-  /** Last policies of `setEgress`, null before the first, and ranges that `closeNewNodes` closed. */
+  /** Last policies of `setEgress`, null before the first, and ranges of `closeNewNodes`. */
   egress: { policies: EgressPolicies | null; closed?: string };
   /** Ports of the gateway at the peers of the region. */
   gatewayPorts: readonly number[];

@@ -1,6 +1,6 @@
 /**
- * Whether the network of the cluster enforces NetworkPolicies. Two short-lived Pods connect to the
- * API server: one that a policy closes, and one without, which shows that the way is there.
+ * Check of a cluster's network for NetworkPolicies. Two short-lived Pods connect to the API server:
+ * one against a policy, and one without a policy, as proof of the way there.
  */
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
@@ -14,7 +14,7 @@ import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 const PATIENCE_MS = 30_000;
 const CLEAN_MS = 5_000;
 
-/** Any byte is an answer: a server that wants TLS refuses a request in plain text. */
+/** Any byte is an answer: servers of TLS refuse a request in plain text. */
 const CONNECTS =
   "connects() { printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT | grep -q .; }";
 /** Networks enforce a policy some seconds after it, or after the start of the Pod. */
@@ -26,8 +26,8 @@ type PolicyContext = Pick<ClusterContext, 'cluster' | 'installation' | 'settings
 };
 
 /**
- * Throws an `EngineFault` where a Pod connects in spite of a policy. Returns a sentence for the
- * operator where that cannot be seen, such as without a node or without `nc` in the image.
+ * Throws an `EngineFault` for a Pod with a connection in spite of a policy. Returns a sentence for
+ * the operator if the check cannot run, such as without a node or without `nc` in the image.
  */
 export async function checkPolicies(context: PolicyContext, image: string, signal: AbortSignal): Promise<string[]> {
   const until = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]);
@@ -74,7 +74,7 @@ async function hasSucceeded(
   }
 }
 
-/** Whether its script succeeded. Undefined: it still runs. */
+/** Success of its script. Undefined: it still runs. */
 function outcomeOf(pod: Pod | null): boolean | EngineFault | undefined {
   if (pod === null) return undefined;
   const exitCode = pod.status?.containerStatuses?.[0]?.state?.terminated?.exitCode;

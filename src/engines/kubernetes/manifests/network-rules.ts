@@ -35,7 +35,7 @@ const families = {
 /** Ranges of Pods, Services and nodes of most clusters: private ones, and those of carriers. */
 const PRIVATE_RANGES = ['10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'];
 
-/** Ranges that open egress does not reach; none is inside of another. */
+/** Ranges closed to open egress; none is inside of another. */
 export function closedRangesOf({ closedRanges, podRanges = [] }: RangeSettings, nodes: readonly string[]): string[] {
   const linkLocal = Object.values(families).map((family) => family.linkLocal);
   const all = [...new Set([...linkLocal, ...(closedRanges ?? PRIVATE_RANGES), ...podRanges])];

@@ -25,7 +25,7 @@ export interface PullerOptions {
   hasSecret: boolean;
   /** Asks the registry for a present image, too. */
   askRegistry: boolean;
-  /** What the shell runs; default: nothing. */
+  /** Script of the shell; default: none. */
   script?: string;
 }
 
