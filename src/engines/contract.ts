@@ -55,6 +55,11 @@ export interface Probe {
     share?: number | undefined;
   }[];
   architecture: string;
+  /**
+   * Images below `berth.local` on the hosts, where none is built; absent: Berth builds them, or it
+   * is not known.
+   */
+  localImages?: ReadonlySet<string> | undefined;
   capabilities: Capabilities;
 }
 

@@ -16,6 +16,7 @@ export { misfitOf } from './images/image-details.ts';
 export type { EnsuredImage, ImageRequest } from './images/newest-image.ts';
 export {
   architectureOf,
+  isMissingLocally,
   imageNotFound,
   imageOfSpec,
   makeImages,

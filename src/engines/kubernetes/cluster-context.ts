@@ -34,8 +34,8 @@ export interface ClusterContext {
   instances: KeyedMutex<InstanceId>;
   /** One change of an account's NetworkPolicy at a time. */
   accounts: KeyedMutex<string>;
-  /** All nodes of the cluster, as of the last minute. */
-  nodes: (signal: AbortSignal) => Promise<Node[]>;
+  /** All nodes of the cluster, at most as old as that; default: a minute. */
+  nodes: (signal: AbortSignal, maxAgeMs?: number) => Promise<Node[]>;
   /** Last policies of `setEgress`, null before the first, and ranges of `closeNewNodes`. */
   egress: { policies: EgressPolicies | null; closed?: string };
   /** Ports of the gateway at the peers of the region. */

@@ -5,6 +5,7 @@ import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
 import { gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
 import { largestHosts } from '../../domain/regions/host-sizes.ts';
+import { isLocalRef } from '../../domain/regions/image-ref.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
@@ -16,6 +17,10 @@ import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
 const NODES_MS = 60_000;
+/** Age of nodes that is good enough before a download. */
+const FRESH_MS = 2_000;
+/** Kubelets report the largest images alone. */
+const MOST_IMAGES_OF_A_NODE = 50;
 const VERSION_MS = 10 * 60_000;
 const MIB = 2 ** 20;
 
@@ -28,8 +33,8 @@ export interface ClusterFacts {
 const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
 
 export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: ClusterContext): ClusterFacts {
-  const nodes = async (signal: AbortSignal): Promise<Node[]> =>
-    (await allNodes(signal)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
+  const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
+    (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
@@ -44,22 +49,22 @@ export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: C
     },
     async hasImage(ref, signal) {
       const names = namesOf(ref);
-      return (await nodes(signal)).some(({ status }) =>
-        status?.images?.some((image) => image.names?.some((name) => names.has(name))),
-      );
+      const isReported = async (maxAgeMs?: number): Promise<boolean> =>
+        (await nodes(signal, maxAgeMs)).some((node) => imagesOf(node).some((name) => names.has(name)));
+      return (await isReported()) || isReported(FRESH_MS);
     },
   };
 }
 
-/** Reads again after `ms`. A failure is not remembered. */
+/** Reads again after `ms`, or the age of a call. A failure is not remembered. */
 export function remember<T>(
   ms: number,
   read: (signal: AbortSignal) => Promise<T>,
-): (signal: AbortSignal) => Promise<T> {
+): (signal: AbortSignal, maxAgeMs?: number) => Promise<T> {
   let known: { value: T; atMs: number } | undefined;
-  return async (signal) => {
+  return async (signal, maxAgeMs = ms) => {
     signal.throwIfAborted();
-    if (known !== undefined && performance.now() - known.atMs < ms) return known.value;
+    if (known !== undefined && performance.now() - known.atMs < maxAgeMs) return known.value;
     const atMs = performance.now();
     const value = await read(signal);
     known = { value, atMs };
@@ -90,6 +95,15 @@ function namesOf(ref: string): Set<string> {
   const hasServer = ref.includes('/') && (/[.:]/.test(first) || first === 'localhost');
   const full = hasServer ? ref : ref.includes('/') ? `docker.io/${ref}` : `docker.io/library/${ref}`;
   return new Set([ref, full]);
+}
+
+const imagesOf = ({ status }: Node): string[] => (status?.images ?? []).flatMap(({ names = [] }) => names ?? []);
+
+/** Undefined where a node may have more images than it reports. */
+function localImagesOf(nodes: readonly Node[]): ReadonlySet<string> | undefined {
+  if (nodes.length === 0 || nodes.some(({ status }) => (status?.images?.length ?? 0) >= MOST_IMAGES_OF_A_NODE))
+    return undefined;
+  return new Set(nodes.flatMap(imagesOf).filter(isLocalRef));
 }
 
 const isUsable = ({ spec, status }: Node): boolean =>
@@ -124,6 +138,7 @@ export function probeOf(
     hosts: largestHosts(sizes),
     devices,
     architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
+    localImages: localImagesOf(nodes),
     capabilities: {
       ...capabilitiesOf(settings, devices.length > 0),
       ...(claimable.why === undefined ? {} : { whyNoGpus: claimable.why }),

@@ -1,5 +1,5 @@
 /** Capacity of a cluster with several nodes. */
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
@@ -45,6 +45,42 @@ test('is the sum of its usable nodes, and an instance fits on one of the largest
     { cpuMilli: 16_000, memoryMiB: 63_488, gpus: {} },
     { cpuMilli: 8_000, memoryMiB: 30_720, gpus: { L4: 2 } },
   ]);
+});
+
+test("names Berth's own images of its nodes, unless a node may have more than it reports", () => {
+  const withImages = (...refs: string[]): Node => {
+    const made = node({ cpu: '8', memory: '30Gi' });
+    return { ...made, status: { ...made.status, images: refs.map((ref) => ({ names: [ref] })) } };
+  };
+  const imagesOf = (...nodes: Node[]) => probeOf(nodes, 'v1.36.3', settings).localImages;
+  const some = withImages('berth.local/notebook:1', 'docker.io/library/busybox:1.37');
+  expect(imagesOf(some, withImages())).toEqual(new Set(['berth.local/notebook:1']));
+  // Kubelets report 50 images at most.
+  expect(imagesOf(some, withImages(...Array.from({ length: 50 }, (_, index) => `registry.test/${index}:1`)))).toBe(
+    undefined,
+  );
+  expect(imagesOf()).toBe(undefined);
+});
+
+test('asks the nodes again before an image is downloaded that they may have by now', async () => {
+  let isImported = false;
+  const { cluster, calls } = await startApiServer({
+    answer: ({ path, body }) => {
+      if (body !== undefined) return refusal(403, 'Forbidden', 'a Pod downloads');
+      const images = isImported && path.endsWith('/nodes') ? [{ names: ['berth.local/notebook:1'] }] : [];
+      return {
+        body: { items: [{ ...small, status: { ...small.status, images } }], metadata: {}, gitVersion: 'v1.36.3' },
+      };
+    },
+  });
+  const engine = makeKubernetesEngine({ cluster, installation: 'ours', settings, log: { debug() {} } });
+  await engine.probe(AbortSignal.timeout(10_000));
+  isImported = true;
+  const later = vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 2_500);
+  await engine.ensureImage('berth.local/notebook:1', () => {}, AbortSignal.timeout(10_000));
+  later.mockRestore();
+  expect(calls.filter(({ method }) => method === 'POST')).toEqual([]);
+  await engine.stop();
 });
 
 test('counts parts of cards by the model of their node, or by their resource', () => {

@@ -29,6 +29,7 @@ import {
   refuseOverHosts,
   reserveOrEnqueue,
   architectureOf,
+  isMissingLocally,
   imageNotFound,
   misfitOf,
   resolveImage,
@@ -86,6 +87,7 @@ export async function writeLaunch(
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const drivers = deps.regions.of(region.id);
   const image = { ...found, architecture: architectureOf(drivers) || found.architecture };
+  refuseAbsentImage(image, region, drivers);
   if (request.runImageCommand) refuseScripts(request, region);
   await refuseUnfit(tx, found, request);
   if (request.instanceConfiguration.enableCommonData) refuseWithoutCommonData(region, drivers);
@@ -133,6 +135,13 @@ function refuseScripts({ instanceConfiguration, startCommand = '' }: LaunchInput
   if (startCommand.trim() !== '') throw new Refusal('field_value', `field "startCommand" ${why}`);
   if (region.engine !== 'kubernetes') return;
   const message = `field "runImageCommand" is true, but region ${region.name} is a cluster, where Berth runs its start script alone; send false`;
+  throw new Refusal('unsupported', message);
+}
+
+/** Berth builds no images in a cluster, and no registry has its own. */
+function refuseAbsentImage({ id, ref }: InstanceSpec['image'], region: Region, drivers: RegionDrivers): void {
+  if (!isMissingLocally(ref, drivers)) return;
+  const message = `field "imageId" is ${id}: ${ref} is on no node of region ${region.name}, and no registry has it; choose another image, or ask the operator to push it to a registry and to offer it from there`;
   throw new Refusal('unsupported', message);
 }
 

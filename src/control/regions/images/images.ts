@@ -1,6 +1,6 @@
 /** Use cases of images: the catalog's, and those of an account, invisible to other accounts. */
 import type { imageStates } from '../../../domain/regions/catalog.ts';
-import { isUnderPrefix, parseImageRef, type ImageRef } from '../../../domain/regions/image-ref.ts';
+import { isLocalRef, isUnderPrefix, parseImageRef, type ImageRef } from '../../../domain/regions/image-ref.ts';
 import type { Limits } from '../../../domain/compute/instance-states.ts';
 import type { InstanceSpec } from '../../../domain/compute/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../../domain/compute/operation.ts';
@@ -296,12 +296,19 @@ const inRegions = (
   image: Parameters<ImagePulls['stateOf']>[1],
   known: KnownImage,
 ): Pulled[] =>
-  regions.all().map((drivers) => ({
-    ...inRegion(known, drivers.regionId),
-    region: drivers.regionId,
-    architecture: architectureOf(drivers),
-    ...imagePulls.stateOf(drivers.engine, image),
-  }));
+  regions
+    .all()
+    .filter((drivers) => !isMissingLocally(image.ref, drivers))
+    .map((drivers) => ({
+      ...inRegion(known, drivers.regionId),
+      region: drivers.regionId,
+      architecture: architectureOf(drivers),
+      ...imagePulls.stateOf(drivers.engine, image),
+    }));
+
+/** Whether the image is one of Berth's own that a region neither has nor builds. */
+export const isMissingLocally = (ref: string, { health }: Pick<RegionDrivers, 'health'>): boolean =>
+  isLocalRef(ref) && health.probe?.localImages?.has(ref) === false;
 
 /** Says most about an image that one region has and another has not. */
 const byNews: readonly ListedState['state'][] = ['Preparing', 'Saving', 'Ready', 'Failed', 'Absent'];
