@@ -2,21 +2,14 @@
  * The whole program with a region on a real cluster. The server runs as a process of its own, with
  * the rights of `deploy/kubernetes/rbac.yaml`; users reach it by API, gateway and node ports.
  */
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { Readable } from 'node:stream';
+import { promisify } from 'node:util';
 import type { InstanceObject, LaunchRequest } from '../../../src/contract/compute/instance.ts';
 import type { InputOf } from '../../../src/contract/routes.ts';
-import { ensureDefaultImage } from '../../fixtures/default-images.ts';
-import {
-  docker,
-  login,
-  startServerProcess,
-  until,
-  type Client,
-  type ServerProcess,
-} from '../../fixtures/server-process.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 import { makeSshKey, type SshKey } from '../../fixtures/ssh.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';
 import type { Addon } from '../cluster/components.ts';
@@ -29,8 +22,9 @@ const HOME_NAMESPACE = 'berth';
 const MANIFESTS = path.join(import.meta.dirname, '../../../deploy/kubernetes');
 /** Names of a registry that nobody has: the nodes have the images. */
 const BUSYBOX = 'registry.test/busybox:1';
-const NOTEBOOK = { repo: 'registry.test/notebook', tag: '1' };
+const NOTEBOOK = 'registry.test/notebook:1';
 const NODE_PORTS = { first: 31_000, last: 31_099 };
+const run = promisify(execFile);
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 const pager = { currentPage: 1, pageSize: 100 };
 
@@ -188,12 +182,18 @@ async function makeAccount(cluster: Cluster): Promise<string> {
   return token.trim();
 }
 
-/** The host's engine builds the image at its first use, and keeps it. */
+/** As an operator does. The host's engine builds the image at its first use, and keeps it. */
 async function copyNotebook(cluster: Cluster): Promise<string> {
-  const ref = `${NOTEBOOK.repo}:${NOTEBOOK.tag}`;
-  await docker.getImage(await ensureDefaultImage(docker, 'notebook', 'notebook-small')).tag(NOTEBOOK);
-  await cluster.importImage(Readable.from(await docker.getImage(ref).get()));
-  return ref;
+  const folder = await mkdtemp(path.join(tmpdir(), 'berth-notebook-'));
+  try {
+    const file = path.join(folder, 'notebook.tar');
+    const script = path.join(import.meta.dirname, '../../../scripts/image.mjs');
+    await run(process.execPath, [script, NOTEBOOK, '--variant', 'small', '--save', file]);
+    await cluster.importImage(file);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+  return NOTEBOOK;
 }
 
 type Settings = NonNullable<InputOf<'createRegion'>['settings']>;

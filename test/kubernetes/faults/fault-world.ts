@@ -32,6 +32,7 @@ export async function startFaultCluster(): Promise<Cluster> {
   await cluster.kubectl(['create', 'namespace', NAMESPACE]);
   await applyRole(cluster);
   await cluster.importImage(await busyboxArchive(IMAGE_REF, [...applets, 'wait', 'mkdir']));
+  await eventually(async () => (await cluster.kubectl(['get', 'nodes', '-o', 'json'])).includes(`"${IMAGE_REF}"`));
   // The admission of Pods needs it.
   const account = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/default`;
   await eventually(async () => (await cluster.request('GET', account)).status === 200);
