@@ -14,6 +14,7 @@
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { CardFacts } from '../domain/regions/card-facts.ts';
+import type { TypePlacement } from '../domain/regions/node-placement.ts';
 import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
@@ -93,6 +94,8 @@ export interface EngineSpec {
   spot?: boolean | undefined;
   /** Name in `capabilities.isolation.runtimes`; absent: the engine's default. */
   runtime?: string | undefined;
+  /** Nodes of the type in a cluster; other engines ignore it. */
+  placement?: TypePlacement | undefined;
   /** Ignored unless `capabilities.rootDiskLimit` is `hard`; absent: no limit. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];

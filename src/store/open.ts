@@ -23,6 +23,7 @@ export const migrations: readonly Migration[] = [
   fromFiles('0012-root-disks'),
   fromFiles('0013-image-facts'),
   fromFiles('0014-wake'),
+  fromFiles('0015-placement'),
 ];
 
 export async function openStore(options: {

@@ -20,6 +20,7 @@ import {
   wholeNumber,
 } from '../common.ts';
 import { adminRoute, operatorReadRoute } from '../route.ts';
+import { typePlacement } from './node-placement.ts';
 
 const MAX_DOLLARS = 1_000_000;
 const MAX_DISK_GB = 100_000;
@@ -111,6 +112,7 @@ const typeFields = {
   dataDiskGB: wholeNumber(1, MAX_DISK_GB).describe('Data disk in GB'),
   cpuType: plainText(100).describe('CPU model or architecture'),
   runtime: runtime.describe("Container runtime; empty for the engine's default"),
+  placement: typePlacement.nullable().describe('Nodes in a cluster; null: all of the region'),
   prices: prices.describe('Prices for new launches'),
 };
 
@@ -122,6 +124,7 @@ export const typeCreateRequest = request('CreateTypeRequest', {
   gpuName: typeFields.gpuName.default(''),
   cpuType: typeFields.cpuType.describe("CPU model; by default the engine's architecture").optional(),
   runtime: typeFields.runtime.default(''),
+  placement: typeFields.placement.optional(),
 });
 
 export const versioned = { version, dryRun };
@@ -160,6 +163,7 @@ const managedType = answer('ManagedType', {
   dataDiskGB: decimal('Data disk in GB'),
   cpuType: text('CPU model or architecture'),
   runtime: text("Container runtime; empty for the engine's default"),
+  placement: typePlacement.nullable().describe('Nodes in a cluster; null: all of the region'),
   prices: prices.describe('Prices for new launches'),
 });
 export const typeListAnswer = answer('ListTypesAnswer', {

@@ -34,6 +34,7 @@ import {
   write,
 } from './catalog-admin.ts';
 import { adminRoute, operatorReadRoute } from '../route.ts';
+import { kubernetesName, labelKey, nodePlacement } from './node-placement.ts';
 
 const MAX_PORT = 65_535;
 const MAX_POOL_GB = 10_000_000;
@@ -54,57 +55,18 @@ const simulatedEngine = named(
     gpus: wholeNumber(0, 10_000).describe('GPUs'),
   }),
 );
-const kubernetesName = z
-  .string()
-  .regex(/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/, { error: 'must be a name of Kubernetes, such as fast-ssd' });
 const ranges = z.union([z.cidrv4(), z.cidrv6()]);
 const range = z
   .string()
   .max(50)
   .refine((text) => ranges.safeParse(text).success, { error: 'must be a range such as 10.98.0.0/16' })
   .describe('CIDR range');
-const labelKey = z.string().min(1).max(317);
-const labelText = z.string().max(63);
 const gpuPartName = z
   .string()
   .min(1)
   .max(63)
   .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`');
 const gpuPartKind = z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card');
-/** Nodes of Pods, of all instances or of those with certain GPUs. */
-const nodePlacement = ({ labels: most, rules }: { labels: number; rules: number }) => ({
-  nodeSelector: z
-    .record(labelKey, labelText)
-    .refine((labels) => Object.keys(labels).length <= most, {
-      error: `must have at most ${most} labels`,
-    })
-    .meta({ maxProperties: most })
-    .describe('Labels of the nodes')
-    .optional(),
-  nodeAffinity: z
-    .array(
-      z.strictObject({
-        key: labelKey.describe('Label of a node'),
-        operator: z.enum(['In', 'NotIn', 'Exists', 'DoesNotExist']).describe('As in Kubernetes'),
-        values: z.array(labelText).max(8).describe('For `In` and `NotIn`').optional(),
-      }),
-    )
-    .max(rules)
-    .describe('Rules for the labels of the nodes, which all must hold')
-    .optional(),
-  tolerations: z
-    .array(
-      z.strictObject({
-        key: labelKey.describe('Key of the taint').optional(),
-        operator: z.enum(['Equal', 'Exists']).describe('By default `Equal`').optional(),
-        value: labelText.describe('Value of the taint').optional(),
-        effect: z.enum(['NoSchedule', 'PreferNoSchedule', 'NoExecute']).describe('By default each').optional(),
-      }),
-    )
-    .max(rules)
-    .describe('Tolerations of taints of the nodes')
-    .optional(),
-});
 const kubernetesEngine = named(
   'KubernetesEngineSettings',
   z

@@ -11,6 +11,7 @@ import {
 import { fitsOneHost, hostsText } from '../../domain/regions/host-sizes.ts';
 import { instanceTypeId, regionId } from '../../domain/kernel/ids.ts';
 import { capacityShortfall, fits, gpuNameIn, timesFit, zeroCapacity } from '../../domain/regions/placement.ts';
+import type { TypePlacement } from '../../domain/regions/node-placement.ts';
 import { Refusal, regionNotFound } from '../../domain/kernel/refusal.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import {
@@ -52,6 +53,8 @@ interface Fields {
   dataDiskGB: number;
   cpuType: string;
   runtime: string;
+  /** Null: all nodes of the region, or the region is no cluster. */
+  placement: TypePlacement | null;
   prices: Prices;
 }
 
@@ -74,7 +77,8 @@ interface ChangeAnswer {
 export interface OfferedTypes {
   list(pager: Pager): Promise<{ types: ListedType[]; totalEntries: number }>;
   create: Mutation<
-    Omit<Fields, 'cpuType'> & Pick<Optional<Fields>, 'cpuType'> & { regionId: string; isSpot: boolean },
+    Omit<Fields, 'cpuType' | 'placement'> &
+      Pick<Optional<Fields>, 'cpuType' | 'placement'> & { regionId: string; isSpot: boolean },
     { type: ListedType; warnings: string[] }
   >;
   /** With `fromUnixMs` it sets `prices` for that time; the answer is a preview. */
@@ -97,11 +101,13 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
       const type = typeOf({
         ...fields,
         cpuType,
+        placement: fields.placement ?? null,
         regionId: region,
         instanceTypeId: deps.randomUuid(),
         version: 1,
         retired: false,
       });
+      refusePlacement(type, found);
       await insertManagedType(tx, type);
       await recordPrices(tx, caller, type, nowMs);
       const data = { name: type.name };
@@ -110,7 +116,7 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
     }),
 
   update: (caller, { instanceTypeId: id, version, dryRun, fromUnixMs: fromMs, ...fields }, idempotency) =>
-    changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
+    changeCatalog(deps, caller, idempotency, async (tx, regions, nowMs) => {
       const before = await readType(tx, id, version);
       const sent = sentMembers(fields);
       if (Object.keys(sent).length === 0)
@@ -120,6 +126,7 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
         );
       if (fromMs !== undefined) refuseUndated(sent, 'prices');
       const next = typeOf({ ...listed(before), ...sent });
+      refusePlacement(next, regionOf(regions, next.regionId));
       if (next.name !== before.name) await refuseTaken(tx, next.regionId, next.name);
       const isRepriced = chargeModes.some((mode) => next.pricesMicros[mode] !== before.pricesMicros[mode]);
       const of = { regionId: next.regionId, typeId: id };
@@ -187,6 +194,14 @@ async function readType(tx: Db, id: string, version: number): Promise<ManagedTyp
   return type;
 }
 
+function refusePlacement({ placement }: ManagedType, { facts }: ManagedRegion): void {
+  if (placement === undefined || facts.engine === 'kubernetes') return;
+  throw new Refusal(
+    'field_value',
+    `field "placement" chooses nodes of a cluster, but region ${facts.name} is none (${facts.engine}); leave it out, or send null`,
+  );
+}
+
 function regionOf(regions: readonly ManagedRegion[], id: string): ManagedRegion {
   const region = regions.find(({ facts }) => facts.id === id);
   if (!region) throw regionNotFound(id);
@@ -200,7 +215,15 @@ async function refuseTaken(tx: Db, region: string, name: string): Promise<void> 
   throw new Refusal('name_taken', `the region has the instance type ${name} (${taken.id})${state}`);
 }
 
-const listed = ({ id, gpuCount, pricesMicros, isRetired, runtime = '', ...type }: ManagedType): ListedType => ({
+const listed = ({
+  id,
+  gpuCount,
+  pricesMicros,
+  isRetired,
+  runtime = '',
+  placement,
+  ...type
+}: ManagedType): ListedType => ({
   instanceTypeId: id,
   version: type.version,
   retired: isRetired,
@@ -215,6 +238,7 @@ const listed = ({ id, gpuCount, pricesMicros, isRetired, runtime = '', ...type }
   dataDiskGB: type.dataDiskGB,
   cpuType: type.cpuType,
   runtime,
+  placement: placement ?? null,
   prices: mapPrices(pricesMicros, toDollars),
 });
 
@@ -224,6 +248,7 @@ function typeOf({
   prices,
   retired,
   runtime,
+  placement,
   regionId: region,
   ...type
 }: ListedType): ManagedType {
@@ -241,6 +266,7 @@ function typeOf({
     gpuCount: gpuNum,
     isRetired: retired,
     ...(runtime === '' ? {} : { runtime }),
+    ...(placement === null ? {} : { placement }),
     pricesMicros: mapPrices(prices, fromDollars),
   };
 }

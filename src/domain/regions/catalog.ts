@@ -1,4 +1,5 @@
 import type { ImageId, InstanceTypeId, RegionId } from '../kernel/ids.ts';
+import type { TypePlacement } from './node-placement.ts';
 
 /** Integer micro-dollars, so sums are exact. Only the edge converts them to floating dollars. */
 export type Micros = bigint;
@@ -98,6 +99,8 @@ export interface InstanceType {
   dataDiskGB: number;
   /** Container runtime, by the engine's name for it; absent: the engine's default. */
   runtime?: string;
+  /** Nodes in a cluster; absent: all of the region. */
+  placement?: TypePlacement;
   pricesMicros: Record<ChargeMode, Micros>;
 }
 

@@ -1,25 +1,12 @@
 /** Settings of a region that is a Kubernetes cluster. Its secret is stored apart, sealed. */
 import type { GpuSlice } from './catalog.ts';
+import type { NodePlacement } from './node-placement.ts';
 
 /** Source of connections that reach instances, such as the gateway: a range or a namespace. */
 export interface ClusterPeer {
   /** Either a range, or a namespace. */
   cidr?: string | undefined;
   namespace?: string | undefined;
-}
-
-export interface NodePlacement {
-  nodeSelector?: Record<string, string> | undefined;
-  nodeAffinity?:
-    { key: string; operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist'; values?: string[] | undefined }[] | undefined;
-  tolerations?:
-    | {
-        key?: string | undefined;
-        operator?: 'Equal' | 'Exists' | undefined;
-        value?: string | undefined;
-        effect?: 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute' | undefined;
-      }[]
-    | undefined;
 }
 
 export interface KubernetesEngineSettings extends NodePlacement {

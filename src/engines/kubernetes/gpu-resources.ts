@@ -1,10 +1,6 @@
 /** GPUs of a cluster by name, cards by their model and parts of cards, and what a Pod asks for. */
-import type {
-  DeviceClaim,
-  GpusOfCluster,
-  KubernetesEngineSettings,
-  NodePlacement,
-} from '../../domain/regions/kubernetes-settings.ts';
+import type { DeviceClaim, GpusOfCluster, KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
+import type { NodePlacement } from '../../domain/regions/node-placement.ts';
 import type { Node } from '../../kubernetes/api-objects.ts';
 import { quantityOf } from '../../kubernetes/quantity.ts';
 import type { EngineSpec, Probe } from '../contract.ts';

@@ -172,6 +172,8 @@ export interface InstanceTypeTable {
   rootDiskGB: number;
   dataDiskGB: number;
   runtime: string | null;
+  /** `TypePlacement`. */
+  placement: string | null;
   /** Charge mode → micro-dollars per unit. */
   prices: string;
   inCatalog: Flag;

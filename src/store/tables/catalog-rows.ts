@@ -180,6 +180,7 @@ const typeColumns = ({ pricesMicros, isRetired, ...facts }: ManagedType) => ({
   ...facts,
   isSpot: encodeFlag(facts.isSpot),
   runtime: facts.runtime ?? null,
+  placement: facts.placement === undefined ? null : JSON.stringify(facts.placement),
   prices: typePricesText(pricesMicros),
   inCatalog: encodeFlag(!isRetired),
 });

@@ -31,6 +31,7 @@ import {
   reservePerGpu,
   priceList,
   storagePriceList,
+  typePlacement,
 } from './json-schemas.ts';
 
 export type RegionCapacity = Capacity & { nodePorts: number };
@@ -196,7 +197,11 @@ export async function catalogImages(db: Db): Promise<Image[]> {
 }
 
 export function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
-  const { prices: pricesText, runtime, inCatalog: _inCatalog, position: _position, version: _version, ...facts } = row;
+  const { prices: pricesText, placement: placementText, runtime, ...more } = row;
+  const { inCatalog: _inCatalog, position: _position, version: _version, ...facts } = more;
+  const placement =
+    placementText &&
+    parseJson(typePlacement, placementText, { table: 'instanceType', id: row.id, column: 'placement' });
   const prices = parseJson(priceList, pricesText, { table: 'instanceType', id: row.id, column: 'prices' });
   const priceOf = (mode: ChargeMode): bigint => BigInt(prices[mode]);
   return {
@@ -205,6 +210,7 @@ export function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
     regionId: regionId(row.regionId),
     isSpot: row.isSpot === 1,
     ...(runtime === null ? {} : { runtime }),
+    ...(placement ? { placement } : {}),
     pricesMicros: {
       tidePerHour: priceOf('tidePerHour'),
       perHour: priceOf('perHour'),

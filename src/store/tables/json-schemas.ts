@@ -1,5 +1,6 @@
 /** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
 import { scopes, type Scope } from '../../domain/access/scopes.ts';
+import type { TypePlacement } from '../../domain/regions/node-placement.ts';
 import { secondFactors, type SecondFactor } from '../../domain/access/second-factor.ts';
 import { z } from 'zod';
 import { meters } from '../../domain/money/meter.ts';
@@ -79,6 +80,30 @@ export const sizedSpec = z.object({
 
 export const specWithImage = z.object({ image: z.object({ id: z.string() }) });
 
+export const typePlacement: z.ZodType<TypePlacement> = z.object({
+  nodeSelector: z.record(z.string(), z.string()).exactOptional(),
+  nodeAffinity: z
+    .array(
+      z.object({
+        key: z.string(),
+        operator: z.enum(['In', 'NotIn', 'Exists', 'DoesNotExist']),
+        values: texts.exactOptional(),
+      }),
+    )
+    .exactOptional(),
+  tolerations: z
+    .array(
+      z.object({
+        key: z.string().exactOptional(),
+        operator: z.enum(['Equal', 'Exists']).exactOptional(),
+        value: z.string().exactOptional(),
+        effect: z.enum(['NoSchedule', 'PreferNoSchedule', 'NoExecute']).exactOptional(),
+      }),
+    )
+    .exactOptional(),
+  priorityClass: z.string().exactOptional(),
+});
+
 const typeOfSpec = z.object({
   id: z.string().transform(instanceTypeId),
   name: z.string(),
@@ -92,6 +117,7 @@ const typeOfSpec = z.object({
   rootDiskGB: z.number(),
   dataDiskGB: z.number(),
   runtime: z.string().exactOptional(),
+  placement: typePlacement.exactOptional(),
 });
 
 const mounts = z.array(

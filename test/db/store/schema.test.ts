@@ -209,6 +209,7 @@ const rows: Rows = {
     gpuName: '',
     rootDiskGB: 20,
     dataDiskGB: 0,
+    placement: '{}',
     runtime: 'runsc',
     prices: '{}',
     inCatalog: 1,

@@ -51,6 +51,46 @@ test('instances get parts of cards as the resource of their type, and no more th
   await scene.reaches(client, instanceId, 'Cleaned');
 });
 
+test('instances of a type run on its nodes alone, with its priority', async () => {
+  const { admin: client, cluster } = scene;
+  const wall = { key: 'tier', value: 'gold', effect: 'NoSchedule' as const };
+  await cluster.kubectl(['create', 'priorityclass', 'gold', '--value=1000']);
+  await cluster.kubectl(['label', 'node', nodeName, 'tier=gold']);
+  await cluster.kubectl(['taint', 'node', nodeName, 'tier=gold:NoSchedule']);
+  try {
+    const placement = { nodeSelector: { tier: 'gold' }, tolerations: [wall], priorityClass: 'gold' };
+    const [gold, other] = await Promise.all([
+      scene.createType({ name: 'gold', placement }),
+      scene.createType({ name: 'silver', placement: { nodeSelector: { tier: 'silver' }, tolerations: [wall] } }),
+    ]);
+    const instanceId = await scene.launch(client, { instanceTypeId: gold });
+    await scene.reaches(client, instanceId, 'Running');
+    const output = ['-o', 'jsonpath={.spec.priorityClassName} {.spec.priority}'];
+    expect(await cluster.kubectl(['get', 'pod', `${instanceId}-0`, '-n', NAMESPACE, ...output])).toBe('gold 1000');
+    const nowhere = await scene.launch(client, { instanceTypeId: other });
+    const { instance } = await until(
+      () => client.getInstance({ instanceId: nowhere }),
+      (one) => one.instance.instanceRuntimeInfo.diagnosisReason === 'NoCapacity',
+    );
+    expect(instance.instanceRuntimeInfo.diagnosisMessage).toMatch(
+      /no node of the cluster has room .*node affinity\/selector/,
+    );
+    await Promise.all([instanceId, nowhere].map((one) => client.terminate({ instanceId: one })));
+    await scene.reaches(client, instanceId, 'Cleaned');
+    // No type of another region has nodes.
+    const [type] = (await client.listTypes({ pager: { currentPage: 1, pageSize: 100 } })).types.filter(
+      ({ regionId }) => regionId !== scene.region,
+    );
+    if (type === undefined) throw new Error('the own region has no type');
+    const refused = client.updateType({ instanceTypeId: type.instanceTypeId, version: type.version, placement });
+    await expect(refused).rejects.toThrow(
+      /field "placement" chooses nodes of a cluster, but region .* is none \(simulated\)/,
+    );
+  } finally {
+    await cluster.kubectl(['taint', 'node', nodeName, 'tier-']);
+  }
+});
+
 test('instances get the GPUs of their type on a node with the model, and no more than there are', async () => {
   const { admin: client } = scene;
   await until(gpusOfRegion, (has) => has === true);

@@ -156,6 +156,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     withoutGpus: gpus === 0 ? undefined : await quarantinedCards(deps.store.read, spec.regionId),
     spot: spec.isSpot,
     runtime: spec.type.runtime,
+    placement: spec.type.placement,
     rootDiskGB: spec.type.rootDiskGB,
     pidsLimit: processLimitOf({ memoryMiB, cpuMilli }),
     mounts,

@@ -6,7 +6,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
-import type { KubernetesEngineSettings, NodePlacement } from '../../../domain/regions/kubernetes-settings.ts';
+import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
+import type { NodePlacement } from '../../../domain/regions/node-placement.ts';
 import { gpuRequestOf, type GpuRequest } from '../gpu-resources.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
@@ -76,7 +77,7 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
     ...(settings.userNamespaces ? { hostUsers: false } : {}),
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
-    ...placementOf(settings, gpus?.nodes),
+    ...placementOf([settings, gpus?.nodes ?? {}, spec.placement ?? {}]),
     ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
@@ -180,10 +181,10 @@ function volumesOf(spec: EngineSpec): Volume[] {
 }
 
 function priorityOf(
-  { spot }: EngineSpec,
+  { spot, placement }: EngineSpec,
   { priorityClass, spotPriorityClass }: KubernetesEngineSettings,
 ): Pick<PodSpec, 'priorityClassName'> {
-  const name = spot === true ? spotPriorityClass : priorityClass;
+  const name = placement?.priorityClass ?? (spot === true ? spotPriorityClass : priorityClass);
   return name === undefined ? {} : { priorityClassName: name };
 }
 
@@ -193,13 +194,11 @@ const lowPortsOf = ({ networkImage }: KubernetesEngineSettings): Pick<PodSpec, '
     ? {}
     : { securityContext: { sysctls: [{ name: 'net.ipv4.ip_unprivileged_port_start', value: '0' }] } };
 
-function placementOf(
-  ofAll: NodePlacement,
-  ofGpus: NodePlacement = {},
-): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
-  const nodeSelector = { ...ofAll.nodeSelector, ...ofGpus.nodeSelector };
-  const tolerations = [...(ofAll.tolerations ?? []), ...(ofGpus.tolerations ?? [])];
-  const matchExpressions = [...(ofAll.nodeAffinity ?? []), ...(ofGpus.nodeAffinity ?? [])];
+/** All rules must hold; of two values of a label the last one counts. */
+function placementOf(rules: readonly NodePlacement[]): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
+  const nodeSelector = Object.assign({}, ...rules.map((one) => one.nodeSelector));
+  const tolerations = rules.flatMap((one) => one.tolerations ?? []);
+  const matchExpressions = rules.flatMap((one) => one.nodeAffinity ?? []);
   const required = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),

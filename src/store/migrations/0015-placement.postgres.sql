@@ -1,0 +1,1 @@
+alter table "instanceType" add column placement text collate "C";
