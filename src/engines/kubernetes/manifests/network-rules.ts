@@ -98,7 +98,8 @@ function rulesOf(options: AccountRules): Rules {
 const peerOf = ({ cidr, namespace = '' }: ClusterPeer): Peer =>
   cidr === undefined ? { namespaceSelector: { matchLabels: { [NAMESPACE_LABEL]: namespace } } } : { ipBlock: { cidr } };
 
-function egressOf({ egress, nameServers, nodes, gatewayPorts, settings }: AccountRules): Egress[] {
+function egressOf(rules: AccountRules): Egress[] {
+  const { egress, nodes, gatewayPorts, settings } = rules;
   switch (egress.mode) {
     case 'open': {
       const { peers = [] } = settings;
@@ -109,24 +110,24 @@ function egressOf({ egress, nameServers, nodes, gatewayPorts, settings }: Accoun
       const ports = gatewayPorts.map((port) => ({ protocol: 'TCP', port }));
       return [
         { to: outside },
-        nameService(nameServers),
+        nameService(rules),
         ...(peers.length === 0 || ports.length === 0 ? [] : [{ to: peers.map(peerOf), ports }]),
       ];
     }
     case 'none':
       return [];
     case 'list':
-      return [nameService(nameServers), ...egress.allow.map(rangeOf)];
+      return [nameService(rules), ...egress.allow.map(rangeOf)];
     default:
       return egress satisfies never;
   }
 }
 
-const nameService = (nameServers: readonly string[]): Egress => ({
+const nameService = ({ nameServers, settings }: Pick<AccountRules, 'nameServers' | 'settings'>): Egress => ({
   to: [
     { namespaceSelector: { matchLabels: { [NAMESPACE_LABEL]: DNS_NAMESPACE } } },
     // Caches of nodes, and name servers of clouds.
-    ...Object.values(families).map(({ linkLocal }) => ({ ipBlock: { cidr: linkLocal } })),
+    ...familiesOf(settings).map(({ linkLocal }) => ({ ipBlock: { cidr: linkLocal } })),
     ...nameServers.map((address) => ({ ipBlock: { cidr: rangeOfAddress(address) } })),
   ],
   ports: DNS_PORTS,
