@@ -10,14 +10,15 @@ enableCompileCache();
 
 const { z } = await import('zod');
 const { followLink } = await import('../../src/edge/link/follow-control.ts');
-const { bindGateway, linkPath } = await import('../../src/main/start-gateway.ts');
+const { bindGateway } = await import('../../src/main/start-gateway.ts');
+const { linkAddresses } = await import('../../src/main/link-addresses.ts');
 const { answerAsks, settingsOf } = await import('../lib/child.ts');
 const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');
 
 const settings = settingsOf(serverSettings.extend({ dialTo: z.number() }));
 // The settings are those of the API's process.
 const config: Config = { ...configOf(settings), role: 'gateway' };
-const following = followLink({ path: linkPath(config), log: quietLog });
+const following = followLink({ address: (await linkAddresses(config)).api, log: quietLog });
 const { issuer } = await following.ready;
 const { forwarding, notebookBar, authenticate, wake } = following;
 const gateway = await bindGateway(config, quietLog);

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
-import type { Address } from './config.ts';
+import type { Address } from './setting-types.ts';
 
 const BODY = 'Berth is starting: try again in a moment.\n';
 const STARTING =

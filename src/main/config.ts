@@ -15,8 +15,9 @@ import { orphanPolicies } from '../domain/compute/orphan.ts';
 import type { GpuTurns } from '../engines/docker/client/host-gpus.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
+import { linkOf, linkSettings } from './link-config.ts';
 import { moneyRulesOf, moneySettings } from './money-config.ts';
-import { hostName, list, text } from './setting-types.ts';
+import { hostName, list, listenAddress, text, type Address } from './setting-types.ts';
 import { signOnOf, signOnSettings } from './sign-on-config.ts';
 import { unknownSettings } from './unknown-settings.ts';
 
@@ -28,23 +29,8 @@ const ANY = ['0.0.0.0', '::'];
 /** Listens on every address of the host. */
 export const isAny = (host: string): boolean => ANY.includes(host);
 
-export interface Address {
-  host: string;
-  port: number;
-}
-
 export const hostPort = ({ host, port }: Address): string =>
   host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-
-const address = text((given): Address | null => {
-  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(given);
-  const port = Number(match?.[3]);
-  return match && port <= 65535 ? { host: match[1] ?? match[2] ?? '', port } : null;
-}, 'must be host:port, for example 127.0.0.1:8080');
-
-const listenAddress = address.refine(({ host }) => !host.includes('*'), {
-  error: 'must name an address: 0.0.0.0:PORT listens on all of IPv4, [::]:PORT on all of IPv4 and IPv6',
-});
 
 const portRange = text((given) => {
   const match = /^(\d{1,5})-(\d{1,5})$/.exec(given);
@@ -178,6 +164,7 @@ const schema = z.object({
       }),
   ).optional(),
   BERTH_ROLE: z.enum(['all', 'api', 'gateway']).default('all'),
+  ...linkSettings,
   BERTH_ENGINE: z.enum(engineKinds).default('docker'),
   BERTH_REGION_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
   BERTH_DATABASE_URL: z
@@ -338,8 +325,9 @@ function configOf(data: Settings) {
     apiTls: tlsOf(pairOf(data, 'BERTH_API_TLS_CERT', 'BERTH_API_TLS_KEY')),
     /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
-    /** `api` and `gateway` processes find each other in the data folder. */
     role: data.BERTH_ROLE,
+    /** TCP between `api` and `gateway` process; null: sockets in the data folder. */
+    link: linkOf(data, wrongSetting),
     engine: data.BERTH_ENGINE,
     /** Settings of this server's region, when it is a cluster. */
     regionFile: data.BERTH_REGION_FILE ?? null,

@@ -18,7 +18,7 @@ import { Refusal } from '../domain/kernel/refusal.ts';
 import { roles } from '../domain/access/roles.ts';
 import { errorCode } from '../domain/kernel/unknown-error.ts';
 import { makeLinkClient } from '../edge/link/link-client.ts';
-import { serveLinkSocket, type LinkServer } from '../edge/link/link-server.ts';
+import { serveLinkAt, type LinkServer } from '../edge/link/link-server.ts';
 import { makeConvert } from '../store/db/convert.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
@@ -63,8 +63,8 @@ export function serveHostCommands(
   accounts: Pick<Control['accounts'], 'list' | 'resetAtHost' | 'resetSecondFactorAtHost'>,
   log: Pick<Log, 'error' | 'warn'>,
 ): Promise<LinkServer> {
-  return serveLinkSocket({
-    path: socketPath(config),
+  return serveLinkAt({
+    address: socketPath(config),
     log,
     async answer(req) {
       if (req.url === '/list')
@@ -93,7 +93,7 @@ export async function withHostCommands<Result>(
 ): Promise<Result> {
   refuseOtherFolder(config);
   const away = 'the server does not answer; run this command as the user of the server';
-  const client = makeLinkClient({ socketPath: socketPath(config), headers: {}, timeoutMs: ANSWER_MS, away });
+  const client = makeLinkClient({ address: socketPath(config), headers: {}, timeoutMs: ANSWER_MS, away });
   const commands: HostCommands = {
     list: () => client.ask('list', {}, listAnswer),
     resetPassword: (username) => client.ask('resetPassword', { username }, resetAnswer),

@@ -7,7 +7,8 @@ import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
 import { PASSWORD_PATH } from '../edge/http/access/password-page.ts';
 import { plainName } from '../edge/http/host-header.ts';
 import type { OpenLink } from '../control/compute/instances/instances.ts';
-import { hostPort, isAny, type Address, type Config } from './config.ts';
+import { hostPort, isAny, type Config } from './config.ts';
+import type { Address } from './setting-types.ts';
 
 export interface Addresses {
   apiUrl: string;

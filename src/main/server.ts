@@ -44,8 +44,9 @@ import { auditHeadFile } from './audit-head-file.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { serveHostCommands } from './host-commands.ts';
-import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
+import { bindGateway } from './start-gateway.ts';
 import { makeDrivers, makeEngine, type Drivers } from './drivers.ts';
+import { linkAddresses } from './link-addresses.ts';
 import { openData, type Guards } from './open-data.ts';
 import { checkOwnCluster, makeOpenRegion, openOwnCluster, openRegions, warnOfTrustedInstances } from './open-region.ts';
 import { readFileShares } from './open-files.ts';
@@ -235,7 +236,8 @@ async function makeRunningControl(
   cleanups: Cleanup[],
 ): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
   const { installation, regionId, dataDiskGB, drivers } = host;
-  const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
+  const terminals =
+    config.role === 'api' ? makeTerminalClient({ address: (await linkAddresses(config)).gateway }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
   const regions = makeRegions([drivers.drivers]);
   const open = openRegionBy({ config, installation, log, common: drivers.drivers });
@@ -392,7 +394,7 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
   const { config, installation, regionId, log, running, servedRegions } = parts;
   const { control, access } = running;
   const link = await serveLink({
-    path: linkPath(config),
+    address: (await linkAddresses(config)).api,
     routeTable: control.routeTable,
     forwarding: control.forwarding,
     notebookBar: control.notebookBar,

@@ -23,3 +23,18 @@ export const hostName = z
     error: 'must be host names without ports, separated by commas, for example berth.example.org,berth',
   })
   .transform(plainName);
+
+export interface Address {
+  host: string;
+  port: number;
+}
+
+export const address = text((given): Address | null => {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(given);
+  const port = Number(match?.[3]);
+  return match && port <= 65535 ? { host: match[1] ?? match[2] ?? '', port } : null;
+}, 'must be host:port, for example 127.0.0.1:8080');
+
+export const listenAddress = address.refine(({ host }) => !host.includes('*'), {
+  error: 'must name an address: 0.0.0.0:PORT listens on all of IPv4, [::]:PORT on all of IPv4 and IPv6',
+});

@@ -1,6 +1,5 @@
-/** Starts the gateway in the API's process, or as one that follows it over a socket. */
+/** Starts the gateway in the API's process, or as one that follows it over a link. */
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeLoopbackDial, type Forwarding } from '../control/index.ts';
 import { makeTerminalHost } from '../control/compute/inside/terminals/local-host.ts';
@@ -19,13 +18,8 @@ import type { Config } from './config.ts';
 import { makeEngine, toolsFolderOf } from './drivers.ts';
 import { makeGatewayEngines } from './gateway-engines.ts';
 import { openEngine, openOwnCluster } from './open-region.ts';
+import { linkAddresses } from './link-addresses.ts';
 import { readFileShares } from './open-files.ts';
-
-/** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
-export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');
-
-/** Socket of the gateway process for the API, mode 0600: it carries terminal input and output. */
-export const terminalsPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'terminals.sock');
 
 type AttachDeps = Pick<
   GatewayDeps,
@@ -96,8 +90,9 @@ export async function startGateway({
   openOwnBy = openOwnEngine,
   openRegionBy = openEngine,
 }: GatewayProcessOptions): Promise<GatewayProcess> {
-  const following = followLink({ path: linkPath(config), log });
-  log.info({ socket: linkPath(config) }, 'waiting for the API process (BERTH_ROLE=api)');
+  const link = await linkAddresses(config);
+  const following = followLink({ address: link.api, log });
+  log.info({ api: config.link?.peer ?? link.api }, 'waiting for the API process (BERTH_ROLE=api)');
   const { issuer, ownRegionId } = await following.ready;
   // Own connections to instances, independent of the API.
   const engine = makeGatewayEngines({
@@ -127,7 +122,7 @@ export async function startGateway({
   const { apiUrl, gatewayUrl } = addressesOf(config, { api: config.listen.port, gateway: gateway.port });
   await gateway.attach({ forwarding, notebookBar, authenticate, wake, issuer, apiUrl, log });
   const terminals = makeTerminalHost({ engine, holder: randomUUID(), time: realTime, log });
-  const served = await serveTerminals({ path: terminalsPath(config), terminals, log });
+  const served = await serveTerminals({ address: link.gateway, terminals, log });
   return {
     gatewayUrl,
     async stop() {

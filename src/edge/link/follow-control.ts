@@ -23,6 +23,7 @@ import {
 } from '../../control/index.ts';
 import type { KeyLimits } from '../../domain/access/api-key.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import type { LinkAddress } from './link-address.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
 import {
   barAnswer,
@@ -55,7 +56,7 @@ interface LinkTime {
 const systemTime: LinkTime = { now: () => Date.now(), elapsed: () => performance.now() };
 
 export interface FollowDeps {
-  path: string;
+  address: LinkAddress;
   log: Log;
   time?: LinkTime;
 }
@@ -78,10 +79,10 @@ export interface Following {
   stop(): Promise<void>;
 }
 
-export function followLink({ path, log, time = systemTime }: FollowDeps): Following {
+export function followLink({ address, log, time = systemTime }: FollowDeps): Following {
   const ending = new AbortController();
   const api = makeLinkClient({
-    socketPath: path,
+    address,
     headers: { 'x-gateway': randomUUID() },
     timeoutMs: REQUEST_MS,
     away: 'the API is away for a moment, so the gateway cannot check new credentials: try again soon',

@@ -1,8 +1,9 @@
-/** Asks Berth's other process over a socket. `node:http` keeps the gateway process small. */
-import { Agent, request, type IncomingMessage } from 'node:http';
+/** Asks Berth's other process over a link. `node:http` keeps the gateway process small. */
+import { request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { z } from 'zod';
 import { Refusal } from '../../domain/kernel/refusal.ts';
+import { linkAgent, type LinkAddress } from './link-address.ts';
 import { parseRefusal } from './wire.ts';
 
 const MAX_CONNECTIONS = 8;
@@ -22,23 +23,24 @@ export interface LinkClient {
 }
 
 interface LinkClientDeps {
-  socketPath: string;
+  address: LinkAddress;
   headers: Record<string, string>;
   timeoutMs: number;
   /** Message of `unavailable`. */
   away: string;
 }
 
-export function makeLinkClient({ socketPath, headers, timeoutMs, away }: LinkClientDeps): LinkClient {
-  const agent = new Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS });
+export function makeLinkClient({ address, headers, timeoutMs, away }: LinkClientDeps): LinkClient {
+  const agent = linkAgent(address, MAX_CONNECTIONS);
+  // A stream must not occupy a pooled connection.
+  const streams = linkAgent(address);
   const unavailable = (cause?: unknown): Refusal => new Refusal('unavailable', away, { detail: cause, retryAfterS: 2 });
 
   function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      // The stream must not occupy a pooled connection.
-      const pool = body === null ? false : agent;
+      const pool = body === null ? streams : agent;
       const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
-      const req = request({ socketPath, method, path, agent: pool, headers: { ...headers, ...length }, signal });
+      const req = request({ method, path, agent: pool, headers: { ...headers, ...length }, signal });
       req.on('response', resolve);
       req.on('error', reject);
       req.end(body ?? undefined);

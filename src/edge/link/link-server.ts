@@ -1,13 +1,14 @@
-/** HTTP server on a local socket, for the questions of Berth's other process. */
+/** HTTP server of a link, for the questions of Berth's other process. */
 import { once } from 'node:events';
 import { chmod, rm } from 'node:fs/promises';
-import { createServer, ServerResponse, type IncomingMessage } from 'node:http';
+import { ServerResponse, type IncomingMessage, type Server } from 'node:http';
 import { Socket } from 'node:net';
 import type { Log } from '../../control/index.ts';
+import { makeLinkListener, type LinkAddress } from './link-address.ts';
 import { sendJson, sendRefusal } from './wire.ts';
 
 interface LinkServerDeps {
-  path: string;
+  address: LinkAddress;
   /** Resolves to the JSON of the answer, or answers by itself. */
   answer: (req: IncomingMessage, res: ServerResponse) => Promise<unknown>;
   upgrade?: (req: IncomingMessage, socket: Socket, head: Buffer) => Promise<void>;
@@ -18,13 +19,14 @@ export interface LinkServer {
   stop(): Promise<void>;
 }
 
-/** Replaces the socket of a process that died. Only Berth's own user may open the new one. */
-export async function serveLinkSocket({ path, answer, upgrade, log }: LinkServerDeps): Promise<LinkServer> {
-  const server = createServer((req, res) => {
+/** Serves a link until `stop`. */
+export async function serveLinkAt({ address, answer, upgrade, log }: LinkServerDeps): Promise<LinkServer> {
+  const serve = (req: IncomingMessage, res: ServerResponse): void => {
     answer(req, res)
       .then((body) => res.headersSent || sendJson(res, body))
       .catch((error: unknown) => sendRefusal(log, res, error));
-  });
+  };
+  const server = makeLinkListener(address, serve, log);
   if (upgrade)
     server.on('upgrade', (req, socket, head) => {
       socket.on('error', () => socket.destroy());
@@ -38,9 +40,7 @@ export async function serveLinkSocket({ path, answer, upgrade, log }: LinkServer
         sendRefusal(log, res, error);
       });
     });
-  await rm(path, { force: true });
-  await once(server.listen(path), 'listening');
-  await chmod(path, 0o600);
+  await listen(server, address);
   return {
     async stop() {
       const closed = once(server, 'close');
@@ -49,4 +49,15 @@ export async function serveLinkSocket({ path, answer, upgrade, log }: LinkServer
       await closed;
     },
   };
+}
+
+/** Replaces the socket of a process that died. Only Berth's own user may open the new one. */
+async function listen(server: Server, address: LinkAddress): Promise<void> {
+  if (typeof address !== 'string') {
+    const { host, port } = address;
+    return void (await once(server.listen({ host, port }), 'listening'));
+  }
+  await rm(address, { force: true });
+  await once(server.listen(address), 'listening');
+  await chmod(address, 0o600);
 }

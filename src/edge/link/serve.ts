@@ -13,7 +13,8 @@ import type {
   Wake,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
-import { serveLinkSocket, type LinkServer } from './link-server.ts';
+import type { LinkAddress } from './link-address.ts';
+import { serveLinkAt, type LinkServer } from './link-server.ts';
 import {
   authenticateQuestion,
   barQuestion,
@@ -34,7 +35,7 @@ const MAX_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
 interface LinkDeps {
-  path: string;
+  address: LinkAddress;
   routeTable: RouteTable;
   forwarding: Pick<
     Forwarding,
@@ -50,10 +51,10 @@ interface LinkDeps {
 }
 
 export async function serveLink(deps: LinkDeps): Promise<LinkServer> {
-  const { path, log } = deps;
+  const { address, log } = deps;
   const ending = new AbortController();
   const served = { ...deps, gateways: new Map<string, TrafficCounts>(), ending: ending.signal };
-  const server = await serveLinkSocket({ path, answer: (req, res) => answer(served, req, res), log });
+  const server = await serveLinkAt({ address, answer: (req, res) => answer(served, req, res), log });
   return {
     async stop() {
       ending.abort();

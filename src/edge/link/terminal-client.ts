@@ -1,6 +1,5 @@
 /** The API's client for terminals in the gateway process. Throws `unavailable` during an outage. */
 import type { IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
@@ -10,6 +9,7 @@ import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../cont
 import type { AttachedTerminal, TerminalHost, TerminalMessage, TerminalSize } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
+import { connectLink, type LinkAddress } from './link-address.ts';
 import { makeLinkClient } from './link-client.ts';
 import { parseRefusal, listAnswer } from './wire.ts';
 
@@ -21,9 +21,9 @@ export interface TerminalClient extends TerminalHost {
   stop(): void;
 }
 
-export function makeTerminalClient({ path }: { path: string }): TerminalClient {
+export function makeTerminalClient({ address }: { address: LinkAddress }): TerminalClient {
   const away = 'the process that holds the terminals is away for a moment: try again soon';
-  const client = makeLinkClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS, away });
+  const client = makeLinkClient({ address, headers: {}, timeoutMs: REQUEST_MS, away });
 
   return {
     list: (instanceId) => client.ask('list', { instanceId }, listAnswer),
@@ -33,7 +33,7 @@ export function makeTerminalClient({ path }: { path: string }): TerminalClient {
     async attach(request, signal) {
       const url = `ws://berth.invalid/attach?request=${encodeURIComponent(JSON.stringify(request))}`;
       const socket = new WebSocket(url, TERMINAL_PROTOCOL, {
-        createConnection: () => connect(path),
+        createConnection: () => connectLink(address),
         perMessageDeflate: false,
         maxPayload: MAX_MESSAGE_BYTES,
         handshakeTimeout: REQUEST_MS,

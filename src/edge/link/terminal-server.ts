@@ -8,16 +8,17 @@ import type { TerminalHost, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/kernel/refusal.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';
 import type { SocketConnection } from '../socket/socket-connection.ts';
-import { serveLinkSocket, type LinkServer } from './link-server.ts';
+import type { LinkAddress } from './link-address.ts';
+import { serveLinkAt, type LinkServer } from './link-server.ts';
 import { listQuestion, terminalKey, terminalRequest } from './wire.ts';
 
 interface TerminalServerDeps {
-  path: string;
+  address: LinkAddress;
   terminals: TerminalHost;
   log: Log;
 }
 
-export async function serveTerminals({ path, terminals, log }: TerminalServerDeps): Promise<LinkServer> {
+export async function serveTerminals({ address, terminals, log }: TerminalServerDeps): Promise<LinkServer> {
   const connections = new Set<SocketConnection>();
   const sockets = new WebSocketServer({
     noServer: true,
@@ -57,7 +58,7 @@ export async function serveTerminals({ path, terminals, log }: TerminalServerDep
     if (!isUpgraded) attached.leave();
   }
 
-  const server = await serveLinkSocket({ path, answer, upgrade, log });
+  const server = await serveLinkAt({ address, answer, upgrade, log });
   return {
     async stop() {
       for (const connection of connections) connection.close(1001, 'the process that holds the terminals is stopping');

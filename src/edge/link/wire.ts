@@ -1,5 +1,5 @@
 /**
- * Protocol between API and gateway process: HTTP over local sockets. The API's `GET /routes`
+ * Protocol between API and gateway process: HTTP over a link. The API's `GET /routes`
  * streams numbered JSON lines: all routes, then changes and revocations. The gateway's `GET
  * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */

@@ -22,7 +22,7 @@ test('asks the API to start an instance, and passes on its refusal', async () =>
     return { dollarsPerHour: 0.5, expectedMs: 1_500 };
   };
   const link = await serveLink({
-    path,
+    address: path,
     routeTable: { follow: async (send) => send({ snapshot: 'last', routes: [], gone: [] }) },
     forwarding: {
       redeem: away,
@@ -41,7 +41,7 @@ test('asks the API to start an instance, and passes on its refusal', async () =>
     regions: { current: () => [], onChange: () => () => {} },
     log,
   });
-  const following = followLink({ path, log });
+  const following = followLink({ address: path, log });
   onCleanup(async () => {
     await following.stop();
     await link.stop();

@@ -139,7 +139,7 @@ async function api(
     },
   };
   const link = await serveLink({
-    path,
+    address: path,
     routeTable,
     forwarding,
     notebookBar: noBar,
@@ -172,7 +172,7 @@ async function api(
 }
 
 function follow(now?: () => number): Following {
-  const following = followLink({ path, log, ...(now ? { time: { now, elapsed: now } } : {}) });
+  const following = followLink({ address: path, log, ...(now ? { time: { now, elapsed: now } } : {}) });
   followings.push(following);
   return following;
 }
@@ -382,7 +382,7 @@ test('quotes no text of a line that it cannot read', async () => {
     res.write(said.length === 0 ? bad.replace('"hush"', 'hush') : bad.replace('"hush"', '["hush"]'));
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));
-  const following = followLink({ path, log: { ...log, warn: record } });
+  const following = followLink({ address: path, log: { ...log, warn: record } });
   followings.push(following);
   await expect.poll(() => said.length).toBeGreaterThanOrEqual(4);
   expect(said[0]).toBe('Error: a line of the API is not JSON');

@@ -46,7 +46,7 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
   const path = join(folder, 'gateway.sock');
   const { routeTable } = world.running.control;
   const link = await serveLink({
-    path,
+    address: path,
     routeTable,
     forwarding,
     notebookBar: noBar,
@@ -58,7 +58,7 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
     log,
   });
   const following = followLink({
-    path,
+    address: path,
     log,
     time: { now: () => Date.now() + clock.aheadMs, elapsed: () => performance.now() + clock.aheadMs },
   });

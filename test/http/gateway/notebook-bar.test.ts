@@ -157,7 +157,7 @@ test('a gateway process asks the API, and passes its refusals on', async () => {
   const stops: unknown[] = [];
   const refuse = async (): Promise<never> => Promise.reject(instanceNotFound());
   const link = await serveLink({
-    path,
+    address: path,
     routeTable: {
       async follow(send, signal) {
         send({ snapshot: 'last', routes: [], gone: [] });
@@ -184,7 +184,7 @@ test('a gateway process asks the API, and passes its refusals on', async () => {
     regions: { current: () => [], onChange: () => () => {} },
     log,
   });
-  const { ready, notebookBar, stop } = followLink({ path, log });
+  const { ready, notebookBar, stop } = followLink({ address: path, log });
   onCleanup(async () => {
     await stop();
     await link.stop();

@@ -40,7 +40,7 @@ async function apart(): Promise<Apart> {
     async terminals(engine: SimulatedEngine) {
       up = async () => {
         const terminals = makeTerminalHost({ engine, holder: 'a holder', time: realTime, log });
-        const one = (served = await serveTerminals({ path, terminals, log }));
+        const one = (served = await serveTerminals({ address: path, terminals, log }));
         end = async () => {
           if (served === one) served = null;
           await terminals.stop();
@@ -48,7 +48,7 @@ async function apart(): Promise<Apart> {
         };
       };
       await up();
-      const asked = makeTerminalClient({ path });
+      const asked = makeTerminalClient({ address: path });
       onTestFinished(async () => {
         if (served) await end();
         asked.stop();
@@ -190,8 +190,8 @@ test('coalesces rapid resizes and delivers the last', async () => {
       leave: () => over.abort(),
     }),
   };
-  const served = await serveTerminals({ path, terminals, log });
-  const asked = makeTerminalClient({ path });
+  const served = await serveTerminals({ address: path, terminals, log });
+  const asked = makeTerminalClient({ address: path });
   onTestFinished(async () => {
     asked.stop();
     await served.stop();
