@@ -1,96 +1,70 @@
-/** The image and the manifests of an installation in a cluster fit each other and the program. */
-import { existsSync } from 'node:fs';
+/** The image, and the committed outputs of the chart, fit each other and the program. */
+import { existsSync, readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { loadAllYaml } from '@kubernetes/client-node';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { program } from '../../../scripts/lib/program.mjs';
+import { CHECK_PATHS } from '../../../src/contract/proxy-check.ts';
 import { regionSettings } from '../../../src/contract/regions/region-admin.ts';
 import { faultOfRegionSettings } from '../../../src/domain/regions/region-settings.ts';
 import { serverPagePaths } from '../../../src/edge/http/server-pages.ts';
 import { readConfig } from '../../../src/main/config.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
-const FOLDER = join(ROOT, 'deploy/kubernetes');
+const RENDERED = join(ROOT, 'test/expected/helm');
+const RIGHTS = ['ServiceAccount', 'Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'];
 
+const labels = z.record(z.string(), z.string());
 const named = z.looseObject({
   kind: z.string(),
-  metadata: z.looseObject({ name: z.string(), namespace: z.string().optional() }),
+  metadata: z.looseObject({ name: z.string(), namespace: z.string().optional(), labels: labels.optional() }),
 });
 const container = z.looseObject({
   name: z.string(),
   image: z.string(),
   env: z.array(z.looseObject({ name: z.string(), value: z.string().optional() })),
-  envFrom: z.array(z.looseObject({ configMapRef: z.looseObject({ name: z.string() }) })),
-  ports: z.array(z.looseObject({ name: z.string(), containerPort: z.number() })),
-  volumeMounts: z.array(z.looseObject({ name: z.string(), mountPath: z.string() })),
+  ports: z.array(z.object({ name: z.string(), containerPort: z.number() })),
+  volumeMounts: z.array(z.looseObject({ name: z.string(), mountPath: z.string(), readOnly: z.boolean().optional() })),
   securityContext: z.looseObject({ readOnlyRootFilesystem: z.boolean() }),
 });
+const probe = z.looseObject({
+  httpGet: z.object({ path: z.string(), port: z.string(), scheme: z.string().optional() }),
+});
+const probes = z.looseObject({ startupProbe: probe, readinessProbe: probe, livenessProbe: probe });
 const deployment = named.extend({
-  kind: z.literal('Deployment'),
   spec: z.looseObject({
     replicas: z.number(),
     strategy: z.looseObject({ type: z.string() }),
+    selector: z.object({ matchLabels: labels }),
     template: z.looseObject({
+      metadata: z.looseObject({ labels }),
       spec: z.looseObject({
         serviceAccountName: z.string(),
         enableServiceLinks: z.boolean(),
         securityContext: z.looseObject({ runAsUser: z.number(), fsGroup: z.number() }),
-        containers: z.array(container),
-        volumes: z.array(
-          z.looseObject({
-            name: z.string(),
-            persistentVolumeClaim: z.looseObject({ claimName: z.string() }).optional(),
-            configMap: z.looseObject({ name: z.string() }).optional(),
-          }),
-        ),
+        containers: z.tuple([container]),
+        volumes: z.array(z.looseObject({ name: z.string() })),
       }),
     }),
   }),
 });
-const binding = named.extend({ subjects: z.array(z.looseObject({ name: z.string(), namespace: z.string() })) });
-const kustomization = z.looseObject({
-  resources: z.array(z.string()),
-  configMapGenerator: z.array(
-    z.looseObject({
-      name: z.string(),
-      namespace: z.string(),
-      files: z.array(z.string()).default([]),
-      literals: z.array(z.string()).default([]),
-    }),
-  ),
-  images: z.array(z.looseObject({ name: z.string() })),
+const service = named.extend({
+  spec: z.looseObject({
+    selector: labels,
+    ports: z.array(z.looseObject({ port: z.number(), targetPort: z.string() })),
+  }),
 });
+const binding = named.extend({ subjects: z.array(z.looseObject({ name: z.string(), namespace: z.string() })) });
+const configMap = named.extend({ data: z.object({ 'region.json': z.string() }) });
 
-const read = (file: string): Promise<string> => readFile(join(FOLDER, file), 'utf8');
-
-let customized: z.output<typeof kustomization>;
-let objects: z.output<typeof named>[];
-let server: z.output<typeof deployment>;
+const objectsOf = async (file: string) =>
+  loadAllYaml(await readFile(file, 'utf8')).map((object) => named.parse(object));
 let dockerfile: string[];
 beforeAll(async () => {
-  customized = kustomization.parse(loadAllYaml(await read('kustomization.yaml'))[0]);
-  const texts = await Promise.all(customized.resources.map(read));
-  objects = texts.flatMap((text) => loadAllYaml(text)).map((object) => named.parse(object));
-  server = deployment.parse(objects.find(({ kind }) => kind === 'Deployment'));
   dockerfile = (await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8')).split('\n');
-});
-
-const objectOf = (kind: string, name: string) =>
-  objects.find((one) => one.kind === kind && one.metadata.name === name) ?? expect.fail(`there is no ${kind} ${name}`);
-const containers = () => server.spec.template.spec.containers;
-const generated = (name: string) =>
-  customized.configMapGenerator.find((one) => one.name === name) ?? expect.fail(`nothing generates ${name}`);
-
-test('the image runs the server as npm run up does, as the user that the manifests name', () => {
-  const line = (start: string) => dockerfile.findLast((one) => one.startsWith(start)) ?? '';
-  expect(JSON.parse(line('ENTRYPOINT').slice('ENTRYPOINT '.length))).toEqual(['./node', ...program]);
-  expect(line('FROM ')).toBe('FROM scratch');
-  const { runAsUser, fsGroup } = server.spec.template.spec.securityContext;
-  expect(line('USER ')).toBe(`USER ${runAsUser}:${fsGroup}`);
-  expect(runAsUser).toBeGreaterThan(0);
 });
 
 test('the build gets each file that it copies, and nothing else', async () => {
@@ -106,59 +80,116 @@ test('the build gets each file that it copies, and nothing else', async () => {
   expect(ignored.slice(1).toSorted()).toEqual(copied.map((file) => `!${file}`).toSorted());
 });
 
-test('each container reads its settings, and listens on all addresses at the port that it names', async () => {
-  for (const { name, env, envFrom, ports } of containers()) {
-    const given = envFrom.flatMap(({ configMapRef }) => generated(configMapRef.name).literals);
-    const config = readConfig({
-      ...Object.fromEntries(given.map((literal) => literal.split(/=(.*)/s).slice(0, 2))),
-      ...Object.fromEntries(env.flatMap((one) => (one.value === undefined ? [] : [[one.name, one.value]]))),
+test('variables of the Services would not reach the program, which refuses unknown settings', () => {
+  expect(() => readConfig({ BERTH_PORT: 'tcp://10.97.0.9:8080' })).toThrow('BERTH_PORT: is not a setting');
+});
+
+test('deploy/kubernetes/rbac.yaml has the rights of the chart', async () => {
+  const ofChart = await objectsOf(join(RENDERED, 'rbac-only.yaml'));
+  const plain = await objectsOf(join(ROOT, 'deploy/kubernetes/rbac.yaml'));
+  expect(plain).toEqual(ofChart.filter(({ kind }) => kind !== 'Namespace'));
+  const template = await readFile(join(ROOT, 'deploy/helm/berth/templates/rbac.yaml'), 'utf8');
+  // Without Helm: a rule that is added to one of both alone.
+  const rules = (text: string): string[] => text.match(/^ +(?:- apiGroups|resources|verbs): .*$/gm) ?? [];
+  expect(rules(await readFile(join(ROOT, 'deploy/kubernetes/rbac.yaml'), 'utf8')).toSorted()).toEqual(
+    rules(template).toSorted(),
+  );
+});
+
+const sets = readdirSync(RENDERED).filter((file) => !file.startsWith('rbac-only'));
+describe.for(sets)('%s', (set) => {
+  let objects: z.output<typeof named>[];
+  let servers: z.output<typeof deployment>[];
+  beforeAll(async () => {
+    objects = await objectsOf(join(RENDERED, set));
+    servers = objects.filter(({ kind }) => kind === 'Deployment').map((object) => deployment.parse(object));
+  });
+  const objectOf = (kind: string, name: string) =>
+    objects.find((one) => one.kind === kind && one.metadata.name === name) ?? expect.fail(`no ${kind} ${name}`);
+  const configOf = ({ env }: z.output<typeof container>) =>
+    readConfig(Object.fromEntries(env.map(({ name, value }) => [name, value ?? 'postgres://by-reference'])));
+
+  test('the image runs the server as npm run up does, as the user that the Pods name', () => {
+    const line = (start: string) => dockerfile.findLast((one) => one.startsWith(start)) ?? '';
+    expect(JSON.parse(line('ENTRYPOINT').slice('ENTRYPOINT '.length))).toEqual(['./node', ...program]);
+    expect(line('FROM ')).toBe('FROM scratch');
+    for (const { spec } of servers) {
+      const { runAsUser, fsGroup } = spec.template.spec.securityContext;
+      expect(line('USER ')).toBe(`USER ${runAsUser}:${fsGroup}`);
+      expect(runAsUser).toBeGreaterThan(0);
+      expect(spec.template.spec.enableServiceLinks).toBe(false);
+    }
+  });
+
+  test('each process reads its settings, listens where its ports are, and its probes ask what answers', () => {
+    const roles = servers.map(({ spec }) => {
+      const [one] = spec.template.spec.containers;
+      const config = configOf(one);
+      expect(config).toMatchObject({ engine: 'kubernetes', role: one.name });
+      const { listen } = config.link ?? expect.fail('there is no link');
+      const own = config.role === 'api' ? config.listen : config.gatewayListen;
+      // `*` is no address to listen on.
+      for (const { host } of [own, listen]) expect(isIP(host)).toBeGreaterThan(0);
+      expect(one.ports).toEqual([
+        { name: one.name, containerPort: own.port },
+        { name: 'link', containerPort: listen.port },
+      ]);
+      const isTls = (config.role === 'api' ? config.apiTls : config.gatewayTls) !== null;
+      for (const { httpGet } of Object.values(
+        probes.pick({ startupProbe: true, readinessProbe: true, livenessProbe: true }).strip().parse(one),
+      )) {
+        expect(config.role === 'api' ? serverPagePaths : [CHECK_PATHS.request]).toContain(httpGet.path);
+        expect(httpGet).toMatchObject({ port: one.name, ...(isTls && { scheme: 'HTTPS' }) });
+      }
+      return config.role;
     });
-    expect(config).toMatchObject({ engine: 'kubernetes', role: name });
-    const { host, port } = config.role === 'api' ? config.listen : config.gatewayListen;
-    // `*` is no address to listen on.
-    expect(isIP(host)).toBeGreaterThan(0);
-    expect(ports).toEqual([{ name, containerPort: port }]);
-  }
-  expect(containers().map(({ name }) => name)).toEqual(['api', 'gateway']);
-  for (const path of JSON.stringify(containers()).matchAll(/"path":"([^"]+)"/g))
-    expect(serverPagePaths).toContain(path[1]);
-});
+    expect(roles).toEqual(['api', 'gateway']);
+  });
 
-test('variables of the Services do not reach the program, which refuses unknown settings', () => {
-  const { name } = objectOf('Service', 'berth').metadata;
-  const variable = `${name.toUpperCase()}_PORT`;
-  expect(() => readConfig({ [variable]: 'tcp://10.97.0.9:8080' })).toThrow(`${variable}: is not a setting`);
-  expect(server.spec.template.spec.enableServiceLinks).toBe(false);
-});
+  test('each process finds the link of the other, and Services select the Pods that they name', () => {
+    for (const { spec } of servers) {
+      const { peer } = configOf(spec.template.spec.containers[0]).link ?? expect.fail('there is no link');
+      const other = servers.find((server) => server.spec !== spec) ?? expect.fail('there is no other');
+      const link = service.parse(objectOf('Service', peer.host)).spec;
+      expect(link.selector).toEqual(other.spec.template.metadata.labels);
+      expect(link.ports).toMatchObject([{ port: peer.port, targetPort: 'link' }]);
+      expect(spec.selector.matchLabels).toEqual(spec.template.metadata.labels);
+    }
+  });
 
-test('the region of the cluster is valid, and instances are not among the peers that may reach them', async () => {
-  const region = regionSettings.parse(JSON.parse(await read(generated('berth-region').files[0] ?? '')));
-  expect(faultOfRegionSettings(region)).toBeNull();
-  const { namespace, peers, login, reach } = region.kubernetes ?? expect.fail('there is no cluster');
-  expect({ login, reach }).toEqual({ login: 'inCluster', reach: 'podAddress' });
-  expect(peers).toEqual([{ namespace: server.metadata.namespace }]);
-  expect(namespace).not.toBe(server.metadata.namespace);
-  for (const one of [namespace, server.metadata.namespace ?? '']) objectOf('Namespace', one);
-  expect(objectOf('Role', 'berth').metadata.namespace).toBe(namespace);
-});
+  test('the region is valid, and instances are not among the peers that may reach them', () => {
+    const text = configMap.parse(objectOf('ConfigMap', 'berth-region')).data['region.json'];
+    const region = regionSettings.parse(JSON.parse(text));
+    expect(faultOfRegionSettings(region)).toBeNull();
+    const { namespace, peers, login, reach } = region.kubernetes ?? expect.fail('there is no cluster');
+    expect({ login, reach, peers }).toEqual({
+      login: 'inCluster',
+      reach: 'podAddress',
+      peers: [{ namespace: 'berth' }],
+    });
+    expect(namespace).not.toBe('berth');
+    expect(objectOf('Role', 'berth').metadata.namespace).toBe(namespace);
+  });
 
-test('the rights are those of the account that the server runs with', () => {
-  const account = server.spec.template.spec.serviceAccountName;
-  const { name, namespace } = objectOf('ServiceAccount', account).metadata;
-  for (const kind of ['RoleBinding', 'ClusterRoleBinding'])
-    expect(binding.parse(objectOf(kind, 'berth')).subjects).toMatchObject([{ name, namespace }]);
-});
+  test('the rights are those of the account that both run with', () => {
+    for (const { spec } of servers) {
+      const { name, namespace } = objectOf('ServiceAccount', spec.template.spec.serviceAccountName).metadata;
+      for (const kind of RIGHTS.filter((one) => one.endsWith('Binding')))
+        expect(binding.parse(objectOf(kind, 'berth')).subjects).toMatchObject([{ name, namespace }]);
+    }
+  });
 
-test('one server runs at a time, writes to its claim and /tmp alone, and what it names exists', () => {
-  expect(server.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } });
-  const { volumes } = server.spec.template.spec;
-  for (const { persistentVolumeClaim, configMap } of volumes) {
-    if (persistentVolumeClaim) objectOf('PersistentVolumeClaim', persistentVolumeClaim.claimName);
-    if (configMap) generated(configMap.name);
-  }
-  for (const { image, securityContext, volumeMounts } of containers()) {
-    expect(customized.images.map(({ name }) => name)).toContain(image);
-    expect(securityContext.readOnlyRootFilesystem).toBe(true);
-    expect(volumeMounts.map(({ mountPath }) => mountPath)).toEqual(['/var/lib/berth', '/etc/berth', '/tmp']);
-  }
+  test('one API runs at a time, and the gateway, which has no claim, is replaced only once the next listens', () => {
+    const [api, gateway] = servers;
+    expect(api?.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } });
+    expect(gateway?.spec.strategy).toMatchObject({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0 } });
+    for (const { spec } of servers) {
+      const [{ securityContext, volumeMounts }] = spec.template.spec.containers;
+      expect(securityContext.readOnlyRootFilesystem).toBe(true);
+      const written = volumeMounts.filter(({ readOnly }) => readOnly !== true).map(({ mountPath }) => mountPath);
+      expect(written).toEqual(spec === api?.spec ? ['/var/lib/berth', '/tmp'] : ['/tmp']);
+      const volumes = spec.template.spec.volumes.map(({ name }) => name);
+      expect(volumes.toSorted()).toEqual(volumeMounts.map(({ name }) => name).toSorted());
+    }
+  });
 });

@@ -46,6 +46,23 @@ describe('the configuration', () => {
     expect(() => readConfig({ BERTH_LOST_SECRETS_KEY: 'yes' })).toThrow(/must be the id of the lost key/);
   });
 
+  test('joins API and gateway over TCP by three settings, which belong together and to two processes', () => {
+    const link = {
+      BERTH_LINK_LISTEN: '0.0.0.0:8082',
+      BERTH_LINK_PEER: 'berth-link:8082',
+      BERTH_LINK_SECRET_FILE: '/etc/berth/link/secret',
+    };
+    expect(readConfig({ BERTH_ROLE: 'gateway' }).link).toBeNull();
+    expect(readConfig({ BERTH_ROLE: 'gateway', ...link }).link).toEqual({
+      listen: { host: '0.0.0.0', port: 8082 },
+      peer: { host: 'berth-link', port: 8082 },
+      secretFile: '/etc/berth/link/secret',
+    });
+    expect(() => readConfig(link)).toThrow(/BERTH_ROLE: must be api or gateway, because BERTH_LINK_… joins/);
+    for (const name of Object.keys(link))
+      expect(() => readConfig({ BERTH_ROLE: 'api', ...link, [name]: undefined })).toThrow(`${name}: must be set`);
+  });
+
   test('refuses to trust every address as a proxy', () => {
     expect(readConfig({ BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8' }).trustedProxies).toHaveLength(2);
     for (const all of ['0.0.0.0/0', '192.0.2.1,::/0', '::ffff:0:0/96', '0:0::0/0'])
