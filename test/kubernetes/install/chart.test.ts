@@ -1,4 +1,4 @@
-/** The chart, rendered by Helm: committed outputs of its sets of values, and values that it refuses. */
+/** The chart by Helm: committed outputs of its sets of values, and values that it refuses. */
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';

@@ -1,26 +1,38 @@
 /**
- * Berth installed by its manifests in the cluster that it drives, with exactly the rights of
- * `rbac.yaml`, and used: instances of its own region and of an added one, a restart of the API, the
- * loss of its Pod, and the removal. Once more with PostgreSQL instead of SQLite.
+ * Berth installed by its chart in the cluster that it drives, with exactly the rights of the chart,
+ * and used: notebook, ssh and ports of its own region and of an added one, while the API is
+ * upgraded, fails, is rolled back and lost; then removed, and installed again on its data. Once
+ * more with PostgreSQL instead of SQLite.
  */
 import { once } from 'node:events';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import Docker from 'dockerode';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFailed, onTestFinished, test } from 'vitest';
-import { BERTH_IMAGE, buildBerthImage, savedBerthImage } from '../../fixtures/berth-image.ts';
+import { BERTH_IMAGE, buildBerthImage, docker, savedImage } from '../../fixtures/berth-image.ts';
+import { ensureDefaultImage } from '../../fixtures/default-images.ts';
 import { nodePortOf, running } from '../../fixtures/first-launch.ts';
+import { CHART, helm } from '../../fixtures/helm.ts';
+import { countInKernel } from '../../fixtures/jupyter.ts';
 import { startPostgres } from '../../fixtures/postgres-server.ts';
+import { bringsProgram } from '../../fixtures/programs.ts';
 import { login, until, type Client } from '../../fixtures/server-process.ts';
+import { makeSshKey, type SshKey } from '../../fixtures/ssh.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';
 import { storageClass } from '../cluster/config.ts';
 import { busyboxImage } from '../engine/kubernetes-fixture.ts';
+import { networkImageArchive } from '../engine/network-image.ts';
 
-const DEPLOY = path.join(import.meta.dirname, '../../../deploy/kubernetes');
-const BERTH = 'app.kubernetes.io/name=berth';
+bringsProgram('go');
+
+const [REPOSITORY = '', TAG = ''] = BERTH_IMAGE.split(':');
+const NEXT_TAG = `${TAG}-next`;
 const IMAGE = 'registry.test/busybox:1';
+const NOTEBOOK = 'registry.test/notebook:1';
+const NETWORK_IMAGE = 'registry.test/node:1';
 /** The second page never ends: a byte each tenth of a second. */
 const SERVES = `mkdir -p /tmp/www/cgi-bin && cd /tmp/www && echo mine >file
 printf '%s\\n' '#!/bin/sh' 'printf "Content-Type: text/plain\\r\\n\\r\\n"' 'while sleep 0.1; do printf .; done' >cgi-bin/ticks
@@ -28,6 +40,7 @@ chmod +x cgi-bin/ticks && httpd -p 8000 -h /tmp/www`;
 
 let cluster: Cluster;
 let folder: string;
+let key: SshKey;
 let apiUrl: string;
 let gatewayUrl: string;
 let client: Client;
@@ -35,114 +48,157 @@ let headers: Record<string, string>;
 
 beforeAll(async () => {
   await buildBerthImage();
-  cluster = await startCluster({ addons: ['storage', 'networkPolicy'] });
+  await docker('tag', BERTH_IMAGE, `${REPOSITORY}:${NEXT_TAG}`);
+  await docker('tag', await ensureDefaultImage(new Docker(), 'notebook', 'notebook-small'), NOTEBOOK);
+  cluster = await startCluster({ addons: ['storage', 'networkPolicy', 'dns'] });
   await cluster.importImage(await busyboxImage(IMAGE));
-  await cluster.importImage(await savedBerthImage());
+  await cluster.importImage(await networkImageArchive(NETWORK_IMAGE));
+  for (const name of [BERTH_IMAGE, `${REPOSITORY}:${NEXT_TAG}`, NOTEBOOK])
+    await cluster.importImage(await savedImage(name));
   folder = await mkdtemp(path.join(tmpdir(), 'berth-install-'));
+  key = await makeSshKey();
   apiUrl = `http://${cluster.nodeAddress}:30080`;
   gatewayUrl = `http://${cluster.nodeAddress}:30081`;
-  await writeOverlay();
+  await writeFile(path.join(folder, 'kubeconfig'), cluster.kubeconfig, { mode: 0o600 });
+  await writeFile(path.join(folder, 'values.yaml'), JSON.stringify(valuesOf(cluster)));
 }, 900_000);
 afterAll(async () => {
   await cluster?.stop();
+  await key?.remove();
   if (folder) await rm(folder, { recursive: true, force: true });
 });
 
-/** As docs/kubernetes.md has it. */
-async function writeOverlay(): Promise<void> {
-  await cp(DEPLOY, path.join(folder, 'kubernetes'), { recursive: true });
-  const region: { kubernetes: object; pools: { claims: object }[] } = JSON.parse(
-    await readFile(path.join(DEPLOY, 'region.json'), 'utf8'),
-  );
-  Object.assign(region.kubernetes, { cpuOvercommit: 10, podRanges: ['10.98.0.0/16'] });
-  for (const { claims } of region.pools) Object.assign(claims, { storageClass, filesImage: IMAGE });
-  const [name, tag] = BERTH_IMAGE.split(':');
-  const overlay = path.join(folder, 'site');
-  await mkdir(overlay);
-  await writeFile(path.join(overlay, 'region.json'), JSON.stringify(region));
-  await writeFile(
-    path.join(overlay, 'kustomization.yaml'),
-    `resources: [../kubernetes]
-images: [{ name: registry.example.org/berth, newName: ${name}, newTag: '${tag}' }]
-configMapGenerator:
-  - { name: berth-region, namespace: berth, behavior: replace, files: [region.json] }
-  - name: berth-settings
-    namespace: berth
-    behavior: merge
-    literals:
-      - BERTH_PUBLIC_ADDRESS=${cluster.nodeAddress}
-      - BERTH_API_URL=${apiUrl}
-      - BERTH_GATEWAY_URL=${gatewayUrl}
-`,
-  );
-}
+const valuesOf = ({ nodeAddress }: Cluster): object => ({
+  image: { repository: REPOSITORY, tag: TAG },
+  apiUrl,
+  gatewayUrl,
+  publicAddress: nodeAddress,
+  instances: { storageClass },
+  region: {
+    kubernetes: { cpuOvercommit: 10, podRanges: ['10.98.0.0/16'], networkImage: NETWORK_IMAGE },
+    pools: [
+      {
+        name: 'default',
+        sizeGB: 1000,
+        claims: { accessMode: 'ReadWriteOnce', sizeLimit: 'hard', filesImage: IMAGE },
+      },
+    ],
+  },
+  api: { service: { type: 'NodePort', port: 8080, nodePort: 30_080 } },
+  gateway: { service: { type: 'NodePort', port: 8081, nodePort: 30_081 } },
+});
 
+/** A command of Helm on the release `berth`. */
+const release = (command: string, ...args: readonly string[]): Promise<string> =>
+  helm([command, 'berth', ...args, '--namespace', 'berth', '--kubeconfig', path.join(folder, 'kubeconfig')]);
+const withValues = (...args: readonly string[]): string[] => [
+  CHART,
+  ...['--values', path.join(folder, 'values.yaml')],
+  ...args,
+  ...['--wait', '--timeout', '180s'],
+];
 const kubectl = (...args: string[]): Promise<string> => cluster.kubectl(args);
 const answer = (url: string) =>
   fetch(url, { headers, signal: AbortSignal.timeout(10_000) }).then(
     async (reply) => `${reply.status} ${await reply.text()}`,
     (error: unknown) => String(error),
   );
-/** The status of a Deployment is that of its last Pod for a moment: the API must answer, too. */
-async function isReady(): Promise<void> {
-  await kubectl('rollout', 'status', 'deployment/berth', '-n', 'berth', '--timeout=180s');
-  await until(
-    () => answer(`${apiUrl}/healthz`),
-    (text) => text.startsWith('200'),
-  );
-}
 const serves = (url: string) =>
   until(
     () => answer(url),
     (text) => text === '200 mine\n',
   );
+const apiAnswers = () =>
+  until(
+    () => answer(`${apiUrl}/readyz`),
+    (text) => text.startsWith('200'),
+  );
 /** Changes when any Pod of an instance is replaced or its container starts again. */
 const runs = (): Promise<string> =>
-  podsOf('-A', '{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].containerID} {end}');
-const restarts = (): Promise<string> =>
-  podsOf('-n=berth', '{range .items[0].status.containerStatuses[*]}{.name}={.restartCount} {end}');
-const podsOf = (where: '-A' | '-n=berth', template: string): Promise<string> =>
-  kubectl('get', 'pods', where, '-l', where === '-A' ? 'berth.kind=instance' : BERTH, '-o', `jsonpath=${template}`);
+  podsOf(
+    '-A',
+    'berth.kind=instance',
+    '{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].containerID} {end}',
+  );
+/** Ids of the Pods of a part, with the restarts of their containers. */
+const partOf = (part: 'api' | 'gateway'): Promise<string> =>
+  podsOf(
+    '-n=berth',
+    `app.kubernetes.io/component=${part}`,
+    '{range .items[*]}{.metadata.uid}={.status.containerStatuses[*].restartCount} {end}',
+  );
+const podsOf = (where: '-A' | '-n=berth', labels: string, template: string): Promise<string> =>
+  kubectl('get', 'pods', where, '-l', labels, '-o', `jsonpath=${template}`);
 
-async function launched(name: string, region: string): Promise<{ instanceId: string; url: string; nodePort: string }> {
+interface Launched {
+  instanceId: string;
+  url: string;
+  nodePort: (port: number) => { address: string; nodePort: number };
+}
+
+async function launched(name: string, region: string, image = 'busybox'): Promise<Launched> {
   const prices = { tidePerHour: 0.05, perHour: 0.1, perDay: 2, perWeek: 12, perMonth: 40 };
-  const size = { cpuCores: 1, memoryGB: 1, rootDiskGB: 1, dataDiskGB: 1 };
+  const size = { cpuCores: 1, memoryGB: image === 'busybox' ? 1 : 2, rootDiskGB: 1, dataDiskGB: 1 };
   const { type } = await client.createType({ regionId: region, name: `tiny-${name}`, ...size, prices });
-  const { images } = await client.listImages({ pager: { currentPage: 1, pageSize: 1 } });
+  const { images } = await client.listImages({ pager: { currentPage: 1, pageSize: 10 } });
   const { instanceId } = await client.launch({
     name,
     region,
     instanceTypeId: type.instanceTypeId,
-    imageId: images[0]?.imageId ?? '',
+    imageId: images.find((one) => one.name === image)?.imageId ?? '',
     billing: { chargeMode: 'perHour', duration: 1 },
     remoteStorages: [],
-    nodePorts: [8000],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: SERVES },
+    nodePorts: image === 'busybox' ? [8000] : [],
+    instanceConfiguration: {
+      enableCommonData: false,
+      enableDocker: false,
+      initScript: image === 'busybox' ? SERVES : '',
+    },
   });
-  const { nodePort } = nodePortOf(await running(client, instanceId), 8000);
+  const instance = await running(client, instanceId);
   return {
     instanceId,
     url: `${gatewayUrl}/forward/${instanceId}/8000/`,
-    nodePort: `http://${cluster.nodeAddress}:${nodePort}/`,
+    nodePort: (port) => nodePortOf(instance, port),
   };
 }
 
-/** A namespace with the same role, used by a token instead of the Pod's own account. */
+/** A region with the rights of a release of its own, which has only them, and its lasting token. */
 async function addRegion(): Promise<string> {
-  const namespace = 'annex';
-  const rights = await readFile(path.join(DEPLOY, 'rbac.yaml'), 'utf8');
-  await kubectl('create', 'namespace', namespace);
-  await cluster.apply(rights.replaceAll('namespace: berth-instances', `namespace: ${namespace}`));
-  const settings = JSON.parse(await readFile(path.join(folder, 'site/region.json'), 'utf8'));
-  Object.assign(settings.kubernetes, { login: 'token', apiUrl: cluster.apiUrl, ca: cluster.ca, namespace });
-  settings.nodePorts = { first: 32_000, last: 32_099 };
+  const [namespace, account] = ['annex', 'annex-rights'];
+  const values = ['--set', `rbac.only=true,instances.namespace=${namespace}`];
+  const where = ['--namespace', account, '--create-namespace', '--kubeconfig', path.join(folder, 'kubeconfig')];
+  await helm(['install', account, CHART, ...values, ...where]);
+  const token = await until(
+    () => kubectl('get', 'secret', `${account}-token`, '-n', account, '-o', 'jsonpath={.data.token}'),
+    (text) => text !== '',
+  );
   const { region } = await client.createRegion({
     name: 'Annex',
     value: 'annex',
     location: 'cellar',
     sshAddress: cluster.nodeAddress,
-    settings,
-    credentials: (await kubectl('create', 'token', 'berth', '-n', 'berth')).trim(),
+    settings: {
+      kubernetes: {
+        login: 'token',
+        apiUrl: cluster.apiUrl,
+        ca: cluster.ca,
+        namespace,
+        reach: 'podAddress',
+        networkPolicies: true,
+        cpuOvercommit: 10,
+        peers: [{ namespace: 'berth' }],
+      },
+      pools: [
+        {
+          name: 'default',
+          sizeGB: 1000,
+          claims: { storageClass, accessMode: 'ReadWriteOnce', sizeLimit: 'hard', filesImage: IMAGE },
+        },
+      ],
+      nodePorts: { first: 32_000, last: 32_099 },
+    },
+    credentials: Buffer.from(token, 'base64').toString(),
   });
   return region.regionId;
 }
@@ -175,29 +231,36 @@ async function openStream(url: string): Promise<{ grows: () => Promise<unknown>;
   };
 }
 
-const inBerth = ['exec', '-n', 'berth', 'deployment/berth', '-c', 'api', '--', './node'];
+const inApi = ['exec', '-n', 'berth', 'deployment/berth', '--', './node', '-p'];
+const readPassword = (): Promise<string> =>
+  kubectl(...inApi, `fs.readFileSync('/var/lib/berth/admin-password', 'utf8').trim()`).then((text) => text.trim());
 
-/** Installs Berth, logs in, and offers the image. Returns the id of its own region. */
-async function install(): Promise<string> {
-  onTestFailed(async () => {
-    for (const name of ['api', 'gateway'])
-      console.error(await kubectl('logs', '-n', 'berth', '-l', BERTH, '-c', name).catch(String));
-    console.error(await kubectl('get', 'pods,pvc,events', '-A').catch(String));
-  });
-  await kubectl('apply', '-k', path.join(folder, 'site'));
-  await isReady();
-  const readPassword = `fs.readFileSync('/var/lib/berth/admin-password', 'utf8').trim()`;
-  const password = (await kubectl(...inBerth, '-p', readPassword)).trim();
+async function logIn(password: string): Promise<void> {
   const session = await login({ apiUrl }, 'admin', password);
   client = session.client;
   headers = { authorization: `Bearer ${session.token}` };
+}
+
+/** Installs Berth, logs in, and offers images. Returns the id of its own region. */
+async function install(...values: readonly string[]): Promise<string> {
+  onTestFailed(async () => {
+    for (const part of ['api', 'gateway'])
+      console.error(await kubectl('logs', '-n', 'berth', '-l', `app.kubernetes.io/component=${part}`).catch(String));
+    console.error(await kubectl('get', 'pods,pvc,events', '-A').catch(String));
+  });
+  await release('install', ...withValues('--create-namespace', ...values));
+  await apiAnswers();
+  await logIn(await readPassword());
   await client.createCatalogImage({ name: 'busybox', ref: IMAGE });
+  await client.createCatalogImage({ name: 'notebook', ref: NOTEBOOK });
   return (await client.listRegions()).regions[0]?.regionId ?? '';
 }
 
-async function loseBerth(): Promise<void> {
-  await kubectl('delete', 'pod', '-n', 'berth', '-l', BERTH);
-  await isReady();
+async function losePod(part: 'api' | 'gateway'): Promise<void> {
+  await kubectl('delete', 'pod', '-n', 'berth', '-l', `app.kubernetes.io/component=${part}`);
+  const name = part === 'api' ? 'berth' : 'berth-gateway';
+  await kubectl('rollout', 'status', `deployment/${name}`, '-n', 'berth', '--timeout=180s');
+  await apiAnswers();
 }
 
 async function terminateAll(...instances: readonly { instanceId: string }[]): Promise<void> {
@@ -205,48 +268,109 @@ async function terminateAll(...instances: readonly { instanceId: string }[]): Pr
   await until(runs, (left) => left === '');
 }
 
-test('is installed, drives its cluster and an added region, outlives losses, and is removed', async () => {
-  const first = await launched('own', await install());
+/** What a Pod of another namespace reads of an address of the release within three seconds. */
+const reachedFrom = async (namespace: string, address: string): Promise<string> => {
+  const [host = '', port = ''] = address.split(':');
+  const command = `echo | nc -w 3 ${host} ${port} >/dev/null && echo reached || echo refused`;
+  const run = ['run', 'stranger', '-n', namespace, '--image', IMAGE, '--restart=Never', '--rm', '-i', '--quiet'];
+  return (await kubectl(...run, '--', 'sh', '-c', command)).trim();
+};
+
+test('upgrades, failures and losses of the API cut no notebook, and an uninstalled Berth comes back with its data', async () => {
+  const own = await install();
+  const first = await launched('own', own);
   await serves(`${first.url}file`);
-  await serves(`${first.nodePort}file`);
-  const { stdout } = await client.exec({ instanceId: first.instanceId, command: ['hostname'] });
-  expect(stdout).toBe(`${first.instanceId}-0\n`);
+  await client.createSshKey({ name: 'test', publicKey: key.publicKey });
+  const { address, nodePort } = first.nodePort(8000);
+  await serves(`http://${address}:${nodePort}/file`);
   const second = await launched('added', await addRegion());
   await serves(`${second.url}file`);
-
-  // The API ends and comes back; the gateway serves both regions meanwhile.
-  const before = await runs();
-  const stream = await openStream(`${first.url}cgi-bin/ticks`);
-  await stream.grows();
-  expect(await restarts()).toBe('api=0 gateway=0 ');
-  await kubectl(...inBerth, '-e', 'process.kill(1)');
-  const answers = new Set<string>();
+  const notebook = await launched('notebook', own, 'notebook');
+  const page = `${gatewayUrl}/notebook/${notebook.instanceId}/`;
   await until(
-    async () => {
-      answers.add(await answer(`${first.url}file`)).add(await answer(`${second.url}file`));
-      return restarts();
-    },
-    (text) => text.startsWith('api=1'),
+    () => answer(`${page}lab`),
+    (text) => text.startsWith('200') && text.includes('JupyterLab'),
   );
-  await isReady();
-  expect([...answers]).toEqual(['200 mine\n']);
-  await stream.grows();
-  stream.close();
-  expect(await restarts()).toBe('api=1 gateway=0 ');
+  // The gateway serves ssh of an image without sshd; the other has its own.
+  const ssh = (to: Launched, command: string): Promise<string> =>
+    until(
+      () => key.ssh(to.nodePort(22).nodePort, command, to.nodePort(22).address).catch(() => ''),
+      (text) => text !== '',
+    );
+  for (const to of [first, notebook]) expect(await ssh(to, 'hostname')).toBe(`${to.instanceId}-0\n`);
 
-  // The Pod is lost; the next one takes over claim and lock.
-  await loseBerth();
-  for (const { url, instanceId } of [first, second]) {
-    await serves(`${url}file`);
-    expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Running');
-  }
+  expect(await reachedFrom('default', 'berth.berth:8080')).toBe('reached');
+  expect(await reachedFrom('default', 'berth-link.berth:8082')).toBe('refused');
+  expect(await reachedFrom('default', 'berth-gateway-link.berth:8082')).toBe('refused');
+
+  const before = await runs();
+  const [api, gateway] = [await partOf('api'), await partOf('gateway')];
+  const stream = await openStream(`${first.url}cgi-bin/ticks`);
+  const kernel = await countInKernel(page, headers);
+  const connectionsLive = async (): Promise<void> => {
+    await stream.grows();
+    await kernel.grows();
+  };
+  const answers = new Set<string>();
+  /** Requests of both regions while something happens to the API. */
+  const watched = async (work: Promise<unknown>): Promise<void> => {
+    let isDone = false;
+    const done = work.finally(() => (isDone = true));
+    // The caller gets the failure of the work.
+    done.catch(() => {});
+    while (!isDone) for (const { url } of [first, second]) answers.add(await answer(`${url}file`));
+    await done;
+    await apiAnswers();
+    await connectionsLive();
+  };
+
+  // A new image of the API, and a setting of it alone.
+  const next = ['--set', `image.tag=${NEXT_TAG},gateway.tag=${TAG}`, '--set', 'api.settings.BERTH_EVENTS_DAYS=31'];
+  await watched(release('upgrade', ...withValues(...next)));
+  const upgraded = await partOf('api');
+  expect(upgraded).not.toBe(api);
+  expect(await podsOf('-n=berth', 'app.kubernetes.io/component=api', '{.items[*].spec.containers[*].image}')).toContain(
+    NEXT_TAG,
+  );
+  // A value that the API refuses, and the way back.
+  const wrong = withValues(...next, '--set', 'api.settings.BERTH_EVENTS_DAYS=never', '--timeout', '20s');
+  await expect(release('upgrade', ...wrong)).rejects.toThrow(/timed out|deadline|not ready/i);
+  await connectionsLive();
+  await watched(release('rollback', '--wait', '--timeout', '180s'));
+  await watched(losePod('api'));
+  expect([...answers]).toEqual(['200 mine\n']);
+  expect(await partOf('gateway')).toBe(gateway);
+  expect(await client.getInstance({ instanceId: notebook.instanceId })).toMatchObject({
+    instance: { instanceRuntimeInfo: { status: 'Running' } },
+  });
+
+  // The gateway itself is lost: its connections end, its next one serves the same instances.
+  stream.close();
+  kernel.close();
+  await losePod('gateway');
+  for (const { url } of [first, second]) await serves(`${url}file`);
+  expect(await ssh(first, 'hostname')).toBe(`${first.instanceId}-0\n`);
   expect(await runs()).toBe(before);
 
-  await terminateAll(first, second);
-  await kubectl('delete', '-k', path.join(folder, 'site'), '--timeout=180s');
+  // Removed, with the data kept, and installed again on it: instances run on meanwhile.
+  const password = await readPassword();
+  await release('uninstall', '--wait', '--timeout', '180s');
+  expect(await kubectl('get', 'clusterrole', '-o', 'name')).not.toMatch(/\/berth$/m);
+  expect(await kubectl('get', 'clusterrole', '-o', 'name')).toMatch(/\/annex-rights$/m);
+  expect(await runs()).toBe(before);
+  await release('install', ...withValues());
+  await apiAnswers();
+  await logIn(password);
+  for (const { url } of [first, second]) await serves(`${url}file`);
+  expect(await runs()).toBe(before);
+
+  await terminateAll(first, second, notebook);
+  await release('uninstall', '--wait', '--timeout', '180s');
+  await kubectl('delete', 'namespace', 'berth', 'berth-instances', '--timeout=180s');
+  await helm(['uninstall', 'annex-rights', '-n', 'annex-rights', '--kubeconfig', path.join(folder, 'kubeconfig')]);
   const left = await kubectl('get', 'namespaces,clusterroles,clusterrolebindings', '-o', 'name');
   expect(left.split('\n').filter((name) => name.includes('berth'))).toEqual([]);
-}, 900_000);
+}, 1_500_000);
 
 /** A new database, and its address as Pods of the cluster reach it. */
 async function startDatabase(): Promise<{ url: string; rowsOf(table: string): Promise<number> }> {
@@ -279,19 +403,20 @@ async function startDatabase(): Promise<{ url: string; rowsOf(table: string): Pr
 
 test('keeps its rows in PostgreSQL where a Secret names a database', async () => {
   const { url, rowsOf } = await startDatabase();
-  // As docs/kubernetes.md has it: before the first start.
-  await kubectl('apply', '-f', path.join(DEPLOY, 'namespace.yaml'));
+  await kubectl('create', 'namespace', 'berth');
   await kubectl('create', 'secret', 'generic', 'berth-database', '-n', 'berth', `--from-literal=url=${url}`);
-  const { instanceId, url: page } = await launched('own', await install());
+  const own = await install('--set', 'secrets.databaseUrl.name=berth-database,secrets.databaseUrl.key=url');
+  const { instanceId, url: page } = await launched('own', own);
   await serves(`${page}file`);
   expect(await rowsOf('instance')).toBe(1);
-  const files = await kubectl(...inBerth, '-p', `fs.readdirSync('/var/lib/berth').join(' ')`);
+  const files = await kubectl(...inApi, `fs.readdirSync('/var/lib/berth').join(' ')`);
   expect(files).toContain('secrets.key');
   expect(files).not.toContain('berth.db');
 
-  await loseBerth();
+  await losePod('api');
   await serves(`${page}file`);
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Running');
   await terminateAll({ instanceId });
-  await kubectl('delete', '-k', path.join(folder, 'site'), '--timeout=180s');
+  await release('uninstall', '--wait', '--timeout', '180s');
+  await kubectl('delete', 'namespace', 'berth', 'berth-instances', '--timeout=180s');
 }, 900_000);
