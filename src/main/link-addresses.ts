@@ -24,7 +24,8 @@ export async function linkAddresses({
 }: Pick<Config, 'dataFolder' | 'role' | 'link'>): Promise<LinkAddresses> {
   if (link === null) return { api: join(dataFolder, 'gateway.sock'), gateway: join(dataFolder, 'terminals.sock') };
   const key = await readKey(link.secretFile);
-  const [own, peer] = [link.listen, link.peer].map((address) => ({ ...address, key })) as [LinkAddress, LinkAddress];
+  const own = { ...link.listen, key };
+  const peer = { ...link.peer, key };
   return role === 'api' ? { api: own, gateway: peer } : { api: peer, gateway: own };
 }
 

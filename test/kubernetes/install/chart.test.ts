@@ -17,7 +17,8 @@ const render = (...args: readonly string[]): Promise<string> =>
 
 describe.for(sets)('%s', (set) => {
   test('passes the linter', async () => {
-    await helm(['lint', '--strict', '--namespace', 'berth', CHART, ...valuesOf(set)]);
+    const report = await helm(['lint', '--strict', '--namespace', 'berth', CHART, ...valuesOf(set)]);
+    expect(report).toContain('1 chart(s) linted, 0 chart(s) failed');
   });
 
   test('renders what is committed', async () => {

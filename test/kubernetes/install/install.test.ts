@@ -93,9 +93,11 @@ const release = (command: string, ...args: readonly string[]): Promise<string> =
   helm([command, 'berth', ...args, '--namespace', 'berth', '--kubeconfig', path.join(folder, 'kubeconfig')]);
 const withValues = (...args: readonly string[]): string[] => [
   CHART,
-  ...['--values', path.join(folder, 'values.yaml')],
+  '--values',
+  path.join(folder, 'values.yaml'),
+  '--wait',
+  '--timeout=180s',
   ...args,
-  ...['--wait', '--timeout', '180s'],
 ];
 const kubectl = (...args: string[]): Promise<string> => cluster.kubectl(args);
 const answer = (url: string) =>
@@ -333,10 +335,10 @@ test('upgrades, failures and losses of the API cut no notebook, and an uninstall
     NEXT_TAG,
   );
   // A value that the API refuses, and the way back.
-  const wrong = withValues(...next, '--set', 'api.settings.BERTH_EVENTS_DAYS=never', '--timeout', '20s');
+  const wrong = withValues(...next, '--set', 'api.settings.BERTH_EVENTS_DAYS=never', '--timeout=20s');
   await expect(release('upgrade', ...wrong)).rejects.toThrow(/timed out|deadline|not ready/i);
   await connectionsLive();
-  await watched(release('rollback', '--wait', '--timeout', '180s'));
+  await watched(release('rollback', '--wait', '--timeout=180s'));
   await watched(losePod('api'));
   expect([...answers]).toEqual(['200 mine\n']);
   expect(await partOf('gateway')).toBe(gateway);
@@ -354,7 +356,7 @@ test('upgrades, failures and losses of the API cut no notebook, and an uninstall
 
   // Removed, with the data kept, and installed again on it: instances run on meanwhile.
   const password = await readPassword();
-  await release('uninstall', '--wait', '--timeout', '180s');
+  await release('uninstall', '--wait', '--timeout=180s');
   expect(await kubectl('get', 'clusterrole', '-o', 'name')).not.toMatch(/\/berth$/m);
   expect(await kubectl('get', 'clusterrole', '-o', 'name')).toMatch(/\/annex-rights$/m);
   expect(await runs()).toBe(before);
@@ -365,7 +367,7 @@ test('upgrades, failures and losses of the API cut no notebook, and an uninstall
   expect(await runs()).toBe(before);
 
   await terminateAll(first, second, notebook);
-  await release('uninstall', '--wait', '--timeout', '180s');
+  await release('uninstall', '--wait', '--timeout=180s');
   await kubectl('delete', 'namespace', 'berth', 'berth-instances', '--timeout=180s');
   await helm(['uninstall', 'annex-rights', '-n', 'annex-rights', '--kubeconfig', path.join(folder, 'kubeconfig')]);
   const left = await kubectl('get', 'namespaces,clusterroles,clusterrolebindings', '-o', 'name');
@@ -417,6 +419,6 @@ test('keeps its rows in PostgreSQL where a Secret names a database', async () =>
   await serves(`${page}file`);
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Running');
   await terminateAll({ instanceId });
-  await release('uninstall', '--wait', '--timeout', '180s');
+  await release('uninstall', '--wait', '--timeout=180s');
   await kubectl('delete', 'namespace', 'berth', 'berth-instances', '--timeout=180s');
 }, 900_000);
