@@ -190,6 +190,7 @@ async function addRegion(): Promise<string> {
         networkPolicies: true,
         cpuOvercommit: 10,
         peers: [{ namespace: 'berth' }],
+        podRanges: ['10.98.0.0/16'],
       },
       pools: [
         {
