@@ -33,8 +33,10 @@ export type { Capabilities, Isolation } from './capabilities.ts';
 
 export interface Probe {
   version: string;
-  /** Total of the host, not free: allocations are counted in the store. */
+  /** Total of the hosts, not free: allocations are counted in the store. */
   capacity: Capacity;
+  /** Share of `capacity` that is there, where hosts may come; absent: all. */
+  present?: Capacity | undefined;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
   hosts?: readonly Capacity[] | undefined;
   devices: {

@@ -26,7 +26,7 @@ const figure = (what: string) =>
 const resource = answer(
   'FleetResource',
   {
-    total: decimal('What instances of the region may hold'),
+    total: decimal('What instances of the region may hold, on hosts that an autoscaler may add, too'),
     promised: decimal('Held by instances that run or start'),
     free: decimal('Left for starts; negative where the engine has lost capacity'),
     used: numberOrNull('Use by the last samples; null without samples'),
@@ -117,6 +117,9 @@ const region = answer('FleetRegion', {
   largestHosts: z
     .array(host)
     .describe('Sizes of the hosts that no other host exceeds; empty for a region that is one host'),
+  presentHosts: host
+    .nullable()
+    .describe('Sum of the hosts that are there, where an autoscaler may add hosts; null: `total` counts no others'),
   gpus: z.array(gpu).describe('GPUs of the region, at most 1,024'),
   pools: z.array(pool).describe('Pools of the region'),
   types: z.array(type).describe('Offered instance types of the region'),

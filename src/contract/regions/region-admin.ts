@@ -67,6 +67,31 @@ const gpuPartName = z
   .max(63)
   .describe('Follows the name of the card in `gpuName` of types, such as `MIG 1g.5gb`');
 const gpuPartKind = z.enum(gpuSlices).describe('`mig`: own memory; `shared`: turns on a card');
+const autoscaling = z.strictObject({
+  nodePools: z
+    .array(
+      z
+        .strictObject({
+          cpuCores: z.number().min(0.1).max(10_000).describe('Cores of a node that instances can have'),
+          memoryGB: z.number().min(0.1).max(100_000).describe('Memory of a node that instances can have, in GB'),
+          gpuNum: wholeNumber(1, 1_000).describe('GPUs of a node; by default none').optional(),
+          gpuName: z.string().min(1).max(64).describe('Their name, as types have it').optional(),
+          maxNodes: wholeNumber(1, 100_000).describe('Most nodes of the pool, those that are there included'),
+        })
+        .refine(({ gpuNum, gpuName }) => (gpuNum === undefined) === (gpuName === undefined), {
+          error: 'must have "gpuNum" and "gpuName" together, or neither',
+        }),
+    )
+    .min(1)
+    .max(64)
+    .describe('Nodes that the cluster can have, pools at zero too'),
+  patienceMinutes: wholeNumber(1, 60)
+    .describe('Longest wait of an instance for a node, before Berth takes its Pod back and tries again; default 10')
+    .optional(),
+  idleMinutes: wholeNumber(1, 10_000)
+    .describe('Time without use after which the autoscaler may end an instance; by default never')
+    .optional(),
+});
 const kubernetesEngine = named(
   'KubernetesEngineSettings',
   z
@@ -196,6 +221,9 @@ const kubernetesEngine = named(
         .describe(
           'Image with a shell and `node` 22 or newer, such as `node:24-slim`, which the nodes can pull without a login: runs beside instances without sshd to serve their ssh; by default these have none',
         )
+        .optional(),
+      autoscaling: autoscaling
+        .describe('Nodes that an autoscaler of the cluster may add; by default those that are there are all')
         .optional(),
     })
     .refine(({ gpus, deviceClaims }) => gpus === undefined || deviceClaims === undefined, {

@@ -55,6 +55,26 @@ export interface KubernetesEngineSettings extends NodePlacement {
    * instances whose network Berth joins, as for ssh. Absent: no ssh for images without sshd.
    */
   networkImage?: string | undefined;
+  /** Nodes of the cluster's autoscaler. Absent: no node is added. */
+  autoscaling?: Autoscaling | undefined;
+}
+
+export interface Autoscaling {
+  nodePools: NodePool[];
+  /** Longest wait of a Pod for a node. Default: 10. */
+  patienceMinutes?: number | undefined;
+  /** Time without use until the autoscaler may end an instance; absent: never. */
+  idleMinutes?: number | undefined;
+}
+
+/** Nodes of one size, in cores, memory and GPUs for instances. */
+export interface NodePool {
+  cpuCores: number;
+  memoryGB: number;
+  gpuNum?: number | undefined;
+  gpuName?: string | undefined;
+  /** Present nodes included. */
+  maxNodes: number;
 }
 
 export interface DeviceClaim extends NodePlacement {

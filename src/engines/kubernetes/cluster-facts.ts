@@ -3,15 +3,17 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { Node } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
-import { gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
+import { countGpus, gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
 import { largestHosts } from '../../domain/regions/host-sizes.ts';
 import { isLocalRef } from '../../domain/regions/image-ref.ts';
+import { addCapacity, zeroCapacity } from '../../domain/regions/placement.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
 import { devicesByNode, noDevices, readDevices, type ClaimableDevices } from './device-slices.ts';
 import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
+import { grownCapacity, nodeOf } from './cluster-growth.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
@@ -110,7 +112,7 @@ const isUsable = ({ spec, status }: Node): boolean =>
   spec?.unschedulable !== true &&
   status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
 
-/** Counts the nodes that take Pods. */
+/** Counts the nodes that take Pods, and nodes of the autoscaler. */
 export function probeOf(
   all: readonly Node[],
   gitVersion: string,
@@ -126,21 +128,19 @@ export function probeOf(
       .map(({ gpu }) => gpu),
   ];
   const sizes = nodes.map((node) => sizeOf(node, devicesOf(node)));
-  const sum = (resource: 'cpuMilli' | 'memoryMiB'): number => sizes.reduce((total, size) => total + size[resource], 0);
-  const devices = nodes.flatMap(devicesOf);
+  const present = sizes.reduce(addCapacity, zeroCapacity);
+  const { autoscaling } = settings;
+  const capacity = autoscaling === undefined ? present : grownCapacity(present, autoscaling);
   return {
     version: `Kubernetes ${gitVersion}`,
-    capacity: {
-      cpuMilli: sum('cpuMilli'),
-      memoryMiB: sum('memoryMiB'),
-      gpus: gpusByName(devices),
-    },
-    hosts: largestHosts(sizes),
-    devices,
+    capacity,
+    ...(autoscaling === undefined ? {} : { present }),
+    hosts: largestHosts([...sizes, ...(autoscaling?.nodePools ?? []).map(nodeOf)]),
+    devices: nodes.flatMap(devicesOf),
     architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
     localImages: localImagesOf(nodes),
     capabilities: {
-      ...capabilitiesOf(settings, devices.length > 0),
+      ...capabilitiesOf(settings, countGpus(capacity.gpus) > 0),
       ...(claimable.why === undefined ? {} : { whyNoGpus: claimable.why }),
     },
   };

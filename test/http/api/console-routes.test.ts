@@ -58,7 +58,9 @@ test('figures of many instances leave out those of others, and take at most 100'
 
 test('the fleet is for operators', async () => {
   const { regions } = await api.admin.client.fleet();
-  expect(regions).toMatchObject([{ retired: false, drain: null, largestHosts: [], cpuCores: { used: null } }]);
+  expect(regions).toMatchObject([
+    { retired: false, drain: null, largestHosts: [], presentHosts: null, cpuCores: { used: null } },
+  ]);
   expect(regions[0]?.gpus).toMatchObject([
     { driverVersion: '580.159.04', cudaVersion: '13.0', numaNode: 1, links: [{ uuid: 'GPU-1', kind: 'NV18' }] },
     { driverVersion: null, cudaVersion: null, numaNode: null, links: [] },

@@ -43,6 +43,7 @@ const region: HealthFacts['regions'][number] = {
   gpuNum: resource,
   nodePorts: resource,
   largestHosts: [],
+  presentHosts: null,
   gpus: [],
   pools: [],
   types: [],

@@ -83,6 +83,31 @@ test('asks the nodes again before an image is downloaded that they may have by n
   await engine.stop();
 });
 
+test('counts what it can grow to where that is more, and fits types of pools at zero', () => {
+  const nodePools = [
+    { cpuCores: 3.9, memoryGB: 15, maxNodes: 10 },
+    { cpuCores: 7.5, memoryGB: 60, gpuNum: 4, gpuName: 'H100', maxNodes: 2 },
+  ];
+  const growing = { ...settings, autoscaling: { nodePools } };
+  const present = { cpuMilli: 3_920, memoryMiB: 15_360, gpus: {} };
+  const grown = probeOf([small], 'v1.36.3', growing);
+  expect(grown).toMatchObject({
+    capacity: { cpuMilli: 54_000, memoryMiB: 276_480, gpus: { H100: 8 } },
+    present,
+    capabilities: { gpus: true },
+  });
+  expect(grown.hosts).toEqual([{ cpuMilli: 7_500, memoryMiB: 61_440, gpus: { H100: 4 } }]);
+  expect(probeOf([], 'v1.36.3', growing), 'without any node').toMatchObject({
+    capacity: grown.capacity,
+    present: { cpuMilli: 0, memoryMiB: 0, gpus: {} },
+    hosts: grown.hosts,
+  });
+  // Nodes that no pool names, or more of them than it says.
+  const beyond = probeOf([large, large, large, large, gpu], 'v1.36.3', growing);
+  expect(beyond.capacity).toEqual({ cpuMilli: 72_000, memoryMiB: 284_672, gpus: { L4: 2, H100: 8 } });
+  expect(probeOf([small], 'v1.36.3', settings)).not.toHaveProperty('present');
+});
+
 test('counts parts of cards by the model of their node, or by their resource', () => {
   const parts = [
     { resource: 'nvidia.com/mig-1g.5gb', name: 'MIG 1g.5gb', kind: 'mig' as const },

@@ -23,6 +23,7 @@ export const fleet = {
   written: (used: string) => `${used} written`,
   fileSystem: (free: string, size: string) => `File system: ${free} free of ${size}`,
   largestHosts: (hosts: string) => `Largest hosts: ${hosts}`,
+  presentHosts: (hosts: string) => `Hosts that are there now: ${hosts}`,
   host: (cores: string, memory: string, gpus: number, model: string) =>
     `${cores} cores, ${memory}${gpus > 0 ? `, ${gpus} × ${model === '' ? 'GPU' : model}` : ''}`,
   pools: 'Pools of disks',

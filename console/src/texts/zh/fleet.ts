@@ -17,6 +17,7 @@ export const fleet: Texts['fleet'] = {
   written: (used) => `已写入 ${used}`,
   fileSystem: (free, size) => `文件系统：空闲 ${free}，共 ${size}`,
   largestHosts: (hosts) => `最大的主机：${hosts}`,
+  presentHosts: (hosts) => `现有的主机：${hosts}`,
   host: (cores, memory, gpus, model) =>
     `${cores} 核心，${memory}${gpus > 0 ? `，${gpus} × ${model === '' ? 'GPU' : model}` : ''}`,
   pools: '存储池',

@@ -20,7 +20,7 @@ import { regionsWithUsage, type RegionWithUsage } from '../../../store/tables/ca
 import { capacityHolders, usageOfPools, type CapacityHolder } from '../../../store/tables/fleet.ts';
 import { quarantinesOf } from '../../../store/tables/quarantine.ts';
 import { poolId, poolsOf } from '../../../store/tables/pools.ts';
-import { hostsOf, timesFitNow } from './host-fit.ts';
+import { hostsOf, presentOf, timesFitNow } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { UseCaseDeps, RegionDrivers } from '../../kernel/ports.ts';
 
@@ -52,6 +52,8 @@ export interface FleetRegion {
   resources: { cpuMilli: FleetResource; memoryMiB: FleetResource; gpus: FleetResource; nodePorts: FleetResource };
   /** Null: the region is one host. */
   hosts: readonly Capacity[] | null;
+  /** Sum of the present hosts; null: `resources` count no others. */
+  present: Capacity | null;
   gpus: FleetGpu[];
   pools: {
     name: string;
@@ -104,6 +106,7 @@ export function makeFleet({ readCatalog, regions, store: { read }, time, sampler
       waiting: await queueLength(read, regionId),
       resources: resourcesOf(counted, sumOf(holders.map(({ latest }) => latest))),
       hosts,
+      present: presentOf(drivers),
       gpus,
       pools: await poolsOfRegion(drivers, usedBytes),
       types: types.map((type) => ({

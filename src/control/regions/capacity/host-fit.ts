@@ -16,12 +16,18 @@ type Drivers = Pick<RegionDrivers, 'health' | 'cpuOvercommit' | 'hostMemoryMiB'>
 /** Null where capacity alone decides: one host, no usable host, or no answer of the engine yet. */
 export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): Capacity[] | null {
   if (probe?.hosts === undefined || probe.hosts.length === 0) return null;
-  return probe.hosts.map((host) => ({
-    ...host,
-    cpuMilli: Math.floor(host.cpuMilli * cpuOvercommit),
-    memoryMiB: host.memoryMiB - hostMemoryMiB,
-  }));
+  return probe.hosts.map((host) => forInstances(host, { cpuOvercommit, hostMemoryMiB }));
 }
+
+/** Present hosts, where an autoscaler may add more; null: the capacity counts no others. */
+export const presentOf = ({ health: { probe }, ...rules }: Drivers): Capacity | null =>
+  probe?.present === undefined ? null : forInstances(probe.present, rules);
+
+const forInstances = (host: Capacity, { cpuOvercommit, hostMemoryMiB }: Omit<Drivers, 'health'>): Capacity => ({
+  ...host,
+  cpuMilli: Math.floor(host.cpuMilli * cpuOvercommit),
+  memoryMiB: host.memoryMiB - hostMemoryMiB,
+});
 
 export interface OpenCapacity {
   free: Supply;

@@ -1,5 +1,5 @@
 /** Regions and their offers: types, images, registries, prices and capacity. */
-import { countGpus } from '../../../domain/regions/catalog.ts';
+import { countGpus, type Capacity } from '../../../domain/regions/catalog.ts';
 import type { AnswerOf } from '../../../contract/routes.ts';
 import type { Control, FleetRegion } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/compute/public-instance.ts';
@@ -24,12 +24,20 @@ const useInUnits = ({ total, promised, used }: UseOfResource, perUnit: number) =
   used: used === null ? null : rounded(used / perUnit),
 });
 
+const publicHost = ({ cpuMilli, memoryMiB, gpus }: Capacity) => ({
+  cpuCores: rounded(cpuMilli / 1_000),
+  memoryGB: rounded(memoryMiB / GIB_IN_MIB),
+  gpuNum: countGpus(gpus),
+  gpuName: Object.keys(gpus).join(', '),
+});
+
 function fleetRegion({
   region,
   isRetired,
   drain,
   resources,
   hosts,
+  present,
   gpus,
   pools,
   types,
@@ -49,12 +57,8 @@ function fleetRegion({
     memoryGB: inUnits(resources.memoryMiB, GIB_IN_MIB),
     gpuNum: inUnits(resources.gpus, 1),
     nodePorts: inUnits(resources.nodePorts, 1),
-    largestHosts: (hosts ?? []).map(({ cpuMilli, memoryMiB, gpus: ofHost }) => ({
-      cpuCores: rounded(cpuMilli / 1_000),
-      memoryGB: rounded(memoryMiB / GIB_IN_MIB),
-      gpuNum: countGpus(ofHost),
-      gpuName: Object.keys(ofHost).join(', '),
-    })),
+    largestHosts: (hosts ?? []).map(publicHost),
+    presentHosts: present && publicHost(present),
     gpus: gpus.map(({ cardId, uuid, model, slice, facts, holder, isExact, figures, quarantine }, index) => ({
       index,
       cardId,

@@ -23,8 +23,11 @@ export function RegionCard({ region, onCard }: RegionCardProps) {
   const { fleet, catalog, common } = useTexts();
   const { count, dateTime } = useFormat();
   const [isDraining, setDraining] = useState(false);
-  const { regionName, engine, drain, retired, holding, waiting, gpus, pools, types, largestHosts } = region;
+  const { regionName, engine, drain, retired, holding, waiting, gpus, pools, types, largestHosts, presentHosts } =
+    region;
   const amount = (value: number): string => count(Math.round(value * 10) / 10);
+  const hostText = ({ cpuCores, memoryGB, gpuNum, gpuName }: FleetRegion['largestHosts'][number]): string =>
+    fleet.host(amount(cpuCores), common.gb(memoryGB), gpuNum, gpuName);
   return (
     <Paper withBorder p="md">
       <Group gap="sm" mb="xs" justify="space-between">
@@ -87,13 +90,12 @@ export function RegionCard({ region, onCard }: RegionCardProps) {
             })}
           {largestHosts.length > 0 && (
             <Text size="xs" c="dimmed">
-              {fleet.largestHosts(
-                largestHosts
-                  .map(({ cpuCores, memoryGB, gpuNum, gpuName }) =>
-                    fleet.host(amount(cpuCores), common.gb(memoryGB), gpuNum, gpuName),
-                  )
-                  .join(', '),
-              )}
+              {fleet.largestHosts(largestHosts.map(hostText).join(', '))}
+            </Text>
+          )}
+          {presentHosts !== null && (
+            <Text size="xs" c="dimmed">
+              {fleet.presentHosts(hostText(presentHosts))}
             </Text>
           )}
           <Title order={3} mt="xs">
