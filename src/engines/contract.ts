@@ -149,6 +149,8 @@ export type Observation =
       disruption?: Disruption;
       /** Not running, and still takes the resources of its size, until `halt`. */
       reserved?: true;
+      /** The engine still works on a start, which may run without a further call, until `halt`. */
+      starting?: true;
     };
 
 /** Engine object that carries this installation's label. */

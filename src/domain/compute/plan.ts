@@ -43,6 +43,7 @@ export type InstanceObservation =
       docker?: 'running' | 'stopped';
       disruption?: Disruption;
       reserved?: true;
+      starting?: true;
       /** Absent: not asked. */
       answers?: boolean;
       /** Time of a reading by which it lacks a GPU; null: it has all; absent: not known. */
@@ -158,7 +159,7 @@ function planRootDisk(instance: Instance, observation: KnownObservation): Step |
 
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
+  if (observation.kind === 'present' && mayRun(observation)) return planHalt(instance, observation, nowMs, limits);
   // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
@@ -180,10 +181,11 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 /** The Docker sidecar may outlive a main process that exited. */
 const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
   running || docker === 'running' || reserved === true;
+const mayRun = (seen: PresentObservation): boolean => usesHost(seen) || seen.starting === true;
 
 /** Whether it uses the host after the end of its run, or while it waits for the next one. */
 function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
-  if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
+  if (waitsSinceMs !== null || notBeforeMs !== null) return mayRun(observation);
   const { running, exitCode, docker, disruption, reserved } = observation;
   // A Pod that starts has a sidecar before an exit code; a disruption ends both.
   return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
@@ -475,7 +477,6 @@ const awaitsScript = ({ spec, initExit, observed }: Instance): boolean =>
   (spec.startCommand.trim() !== '' && observed.startExit === null);
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
-
 const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
 const notRunning = { ending: null, healthy: false, runningSinceMs: 0, message: '', progress: null } as const;

@@ -15,6 +15,7 @@ import {
   now,
   reserved,
   running,
+  starting,
   taken,
 } from './plan-fixture.ts';
 
@@ -65,7 +66,7 @@ describe('the end of a run', () => {
   const used = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, isOwnUse: true } } as const;
   const paused = { ...ended, exitCode: null };
   const oom = { ...ended, outOfMemory: true };
-  const found = [running, ended, oom, reserved, leftDocker, paused, created, absent, leaving, taken, used];
+  const found = [running, ended, oom, reserved, leftDocker, paused, created, starting, absent, leaving, taken, used];
   const late = now + limits.startDeadlineMs + 1;
   const instances = inUse
     .flatMap((one) => [one, { ...one, attempts: limits.maxAttempts }])

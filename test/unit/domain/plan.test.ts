@@ -23,6 +23,7 @@ import {
   now,
   reserved,
   running,
+  starting,
   taken,
   unknown,
 } from './plan-fixture.ts';
@@ -30,12 +31,13 @@ import {
 const ending = { byMs: now + 9_000, refundFor: '', priceMicros: 1 } as const;
 const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
 
+const observations = [running, ended, reserved, leftDocker, created, starting, absent, unknown, leaving, taken];
 const allCases = possibleStates.flatMap(({ desired, status }) =>
   phases.flatMap((phase) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
         [null, saved].flatMap((archive) =>
-          [running, ended, reserved, leftDocker, created, absent, unknown, leaving, taken].map((observation) => {
+          observations.map((observation) => {
             const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
             const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
             return { instance, observation, state, step: plan(instance, observation, now, limits) };
@@ -111,9 +113,18 @@ describe('plan, in every state and for every observation', () => {
     for (const { instance, state } of knownCases) {
       if (instance.desired !== 'running') continue;
       for (const wait of [{ waitsSinceMs: now }, { notBeforeMs: now + 1 }])
-        for (const seen of [running, leaving, { ...created, docker: 'running' } as const])
+        for (const seen of [running, leaving, starting, { ...created, docker: 'running' } as const])
           expect(plan({ ...instance, ...wait }, seen, now, limits).do, state).toBe('halt');
     }
+  });
+
+  test('ends a start under way once the instance is to be stopped, and goes on with it before', () => {
+    const wrong = knownCases.filter(({ instance, observation, step }) => {
+      if (observation !== starting) return false;
+      if (instance.desired === 'stopped') return step.do !== 'halt';
+      return !isDeepStrictEqual(step, plan(instance, created, now, limits));
+    });
+    expect(wrong.map(({ state }) => state)).toEqual([]);
   });
 
   test('leaves the Docker sidecar of a Pod that is about to start, and of a run that goes on', () => {

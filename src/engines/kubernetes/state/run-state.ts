@@ -112,10 +112,11 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
     return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
   }
   const reserved = isReserved(set, pod) ? { reserved: true as const } : {};
+  const starting = set.spec?.replicas === 1 && endOf(pod) === null ? { starting: true as const } : {};
   // The exit code of a run that the cluster removed is not known; an earlier run has another.
   const before = set.spec?.replicas === 1 ? null : lastRunIn(set);
   const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? before ?? neverRun;
-  return { ...common, ...reserved, running, exitCode, outOfMemory, startedAtMs };
+  return { ...common, ...reserved, ...starting, running, exitCode, outOfMemory, startedAtMs };
 }
 
 /** Its node counts the requests of the Pod, and may run anything in it. */
