@@ -21,6 +21,8 @@ export const faultReasons = [
   'gpuBusy',
   /** No node of a cluster has room, or a quota of it is used up. */
   'clusterFull',
+  /** The instance waits for a node of the cluster's autoscaler. */
+  'nodePending',
   /** A node of a cluster still downloads the image. */
   'imagePending',
   /** A disk of the instance has no volume yet. */

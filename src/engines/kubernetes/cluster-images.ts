@@ -68,7 +68,8 @@ async function pull(
     ]);
     await cluster.create(resources.pods, pullerPod(puller), signal);
     onProgress({ text: `a node downloads ${ref}`, done: 0, total: 0, unit: 'bytes' });
-    const failure = await pods.until(name, outcomeOf, signal);
+    const whenFull = settings.autoscaling === undefined ? 'fails' : askRegistry ? 'waits' : 'skips';
+    const failure = await pods.until(name, (pod, last) => outcomeOf(pod, last, whenFull), signal);
     if (failure !== null) throw failure;
   } finally {
     const cleaning = AbortSignal.any([stopping, AbortSignal.timeout(CLEAN_MS)]);
@@ -83,13 +84,22 @@ async function pull(
   }
 }
 
-/** Null: the node has the image. Undefined: it still downloads. */
-function outcomeOf(pod: Pod | null, last: Pod | null): EngineFault | null | undefined {
+/**
+ * Null: the node has the image. Undefined: the download goes on. Without free capacity, an
+ * autoscaler adds a node for the Pod of the instance, and that node downloads the image. Only an
+ * answer of the registry needs a node for this Pod.
+ */
+function outcomeOf(
+  pod: Pod | null,
+  last: Pod | null,
+  whenFull: 'fails' | 'waits' | 'skips',
+): EngineFault | null | undefined {
   if (pod === null)
     return last === null
       ? undefined
       : new EngineFault('busy', 'the download of the image was ended by the cluster; Berth retries', { retry: true });
   const failure = startFailureOf(pod);
+  if (failure?.reason === 'clusterFull' && whenFull !== 'fails') return whenFull === 'skips' ? null : undefined;
   if (failure !== null) return failure;
   const state = pod.status?.containerStatuses?.[0]?.state;
   if (state?.running !== undefined || state?.terminated !== undefined) return null;

@@ -25,6 +25,7 @@ import { headlessService, portsService } from './manifests/instance-services.ts'
 import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
+import { nodeFault } from './pending-nodes.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
 import { isGated } from './state/pod-disruption.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
@@ -52,6 +53,8 @@ export async function ensureInstance(
   const pod = present === null ? null : await ownPod(context, spec.id, signal);
   if (present !== null && isRunning(pod)) return await refresh(context, { spec, set: present, pod, signal });
   const isStarting = pod !== null && endOf(pod) === null && hasTemplate(pod, setOf(context, spec, 1, present));
+  const pending = isStarting ? await nodeFault(context, pod, signal) : null;
+  if (pending?.reason === 'nodePending') throw pending;
   const ensureSet = async (): Promise<StatefulSet> => {
     await ensureAccountNetwork(context, spec.ownerId, signal);
     return cluster.apply(resources.statefulSets, setOf(context, spec, isStarting ? 1 : 0, present), signal);
@@ -214,7 +217,8 @@ async function run(
       slowPull(context, spec, isStarting ? { firstMs: 0 } : {}, until),
       ...(spec.spot === true ? [openGates(context, spec, until)] : []),
     ]);
-    if (outcome instanceof EngineFault) throw outcome;
+    if (outcome instanceof EngineFault)
+      throw (await nodeFault(context, await ownPod(context, spec.id, signal), signal)) ?? outcome;
     return observationOf(applied, outcome);
   } finally {
     settled.abort();
@@ -252,7 +256,7 @@ const CLEAN_MS = 5_000;
 
 /**
  * A start that failed leaves no Pod that could start later, and nothing of a new instance. A Pod
- * that waits for its image stays.
+ * that waits for an image or a node stays.
  */
 async function leaveNothing(
   context: ClusterContext,
@@ -261,7 +265,8 @@ async function leaveNothing(
   error: unknown,
 ): Promise<void> {
   const { cluster, log } = context;
-  if (!(error instanceof EngineFault) || error.kind === 'unreachable' || error.reason === 'imagePending') return;
+  if (!(error instanceof EngineFault) || error.kind === 'unreachable') return;
+  if (error.reason === 'imagePending' || error.reason === 'nodePending') return;
   const signal = AbortSignal.any([context.stopping, AbortSignal.timeout(CLEAN_MS)]);
   try {
     if (present === null && error.kind === 'not_found') return await destroyInstance(context, spec.id, signal);

@@ -8,7 +8,7 @@ import type { SimulatedFault, Verb } from '../../../src/engines/simulated/inject
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { IMAGE_REF, eventually, hasStatus, makeWorld, quickLimits, type World } from '../../fixtures/control.ts';
 
 const now = (): AbortSignal => AbortSignal.timeout(120_000);
 const scripted = (world: World, text: string) => ({
@@ -124,6 +124,32 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       await wake();
     }
     await world.until(instanceId, hasStatus('Running'));
+  });
+
+  test('waits for a node that a cluster may add, as often as it takes, and reports its words', async () => {
+    const world = await makeWorld(await open(), { limits: { engineRetryMs: 5 } });
+    const most = 3 * quickLimits.maxAttempts;
+    const text = 'a node is being added to the cluster (Nominated: Pod should schedule on: nodeclaim/a)';
+    let tries = 0;
+    let isThere = false;
+    world.drivers.engine = {
+      ...world.engine,
+      async ensure(spec, signal) {
+        tries += 1;
+        if (isThere) return world.engine.ensure(spec, signal);
+        throw new EngineFault('busy', text, { retry: true, reason: 'nodePending' });
+      },
+    };
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
+    await eventually(() => tries > most);
+    const waiting = await world.until(instanceId, (one) => one.instanceRuntimeInfo.diagnosisReason === 'NoCapacity');
+    expect(waiting.instanceRuntimeInfo).toMatchObject({ phase: 'CreateContainer', diagnosisMessage: text });
+    isThere = true;
+    await world.until(instanceId, hasStatus('Running'));
+    const charged = world.store.read.selectFrom('usagePeriod').selectAll().where('subjectId', '=', instanceId);
+    const periods = await charged.where('meter', '=', 'compute').where('state', '=', 'charged').execute();
+    expect(periods, 'a wait is free').toHaveLength(1);
   });
 
   test('limits retries of an engine that reports a container it never created', async () => {

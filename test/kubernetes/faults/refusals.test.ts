@@ -9,6 +9,8 @@ import {
   expectOneOfEach,
   makeFaultWorld,
   NAMESPACE,
+  podField,
+  podOf,
   removePod,
   startFaultCluster,
   type FaultWorld,
@@ -22,8 +24,8 @@ beforeAll(async () => {
 afterAll(() => cluster?.stop());
 
 /** Nothing was paid before it ran, and nothing was made twice. */
-async function converges({ untilStatus, charged, objects, end }: FaultWorld, id: string): Promise<void> {
-  expect(await charged(id)).toEqual([]);
+async function converges({ untilStatus, charged, objects, end }: FaultWorld, id: string, runs = 0): Promise<void> {
+  expect(await charged(id)).toHaveLength(runs);
   await untilStatus(id, 'Running');
   expect(await charged(id)).toHaveLength(1);
   expectOneOfEach(await objects(id));
@@ -43,6 +45,28 @@ test('an instance that fits on no node waits with the text of the scheduler', as
     await removePod(cluster, 'blocker');
   }
   await converges(scene, id);
+});
+
+test('an instance waits as one Pod for the capacity that an autoscaler adds, and runs there at once', async () => {
+  const autoscaling = { nodePools: [{ cpuCores: 4, memoryGB: 16, maxNodes: 3 }] };
+  const scene = await makeFaultWorld(cluster, { autoscaling });
+  await cluster.apply(blocker('blocker'));
+  await cluster.kubectl(['wait', 'pod/blocker', '-n', NAMESPACE, '--for=condition=Ready', '--timeout=120s']);
+  const id = await scene.launch();
+  const uidOf = (): Promise<string> => podField(cluster, podOf(id), '{.metadata.uid}');
+  let uid = '';
+  try {
+    expect(await scene.untilReason(id, 'NoCapacity')).toMatch(
+      /^the instance waits up to 10 minutes .*Insufficient cpu/,
+    );
+    uid = await uidOf();
+    expect(uid).not.toBe('');
+  } finally {
+    await removePod(cluster, 'blocker');
+  }
+  await scene.untilStatus(id, 'Running');
+  expect(await uidOf()).toBe(uid);
+  await converges(scene, id, 1);
 });
 
 test('an instance over the quota of the namespace waits with the quota', async () => {

@@ -19,24 +19,32 @@ const podWith = (state: object): Pod => ({ status: { containerStatuses: [{ ...co
 const containerStatus = { name: 'pull', image: ref, imageID: '', ready: false, restartCount: 0 };
 const runs = podWith({ running: {} });
 
-async function makeScene() {
+const unplaced: Pod = {
+  status: { conditions: [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/0 nodes' }] },
+};
+
+async function makeScene({
+  pod = runs,
+  autoscaling,
+}: Pick<KubernetesEngineSettings, 'autoscaling'> & { pod?: Pod } = {}) {
   const { cluster, calls } = await startApiServer({ answer: ({ body }) => ({ body: body ?? {} }) });
   const context: ImagesContext = {
     cluster,
     installation: 'i-1',
-    settings,
+    settings: { ...settings, autoscaling },
     log: { debug: () => {} },
     stopping: new AbortController().signal,
     pods: {
       async until(_name, pick) {
-        const outcome = pick(runs, null);
-        return outcome === undefined ? expect.fail('the download goes on') : outcome;
+        const outcome = pick(pod, null);
+        if (outcome === undefined) throw new Error('the download goes on');
+        return outcome;
       },
     },
   };
   const ensureImage = makeEnsureImage(context, { hasImage: async () => false });
-  const ask = (credentials?: RegistryCredentials): Promise<void> =>
-    ensureImage(ref, () => {}, deadline(), credentials, { askRegistry: true });
+  const ask = (credentials?: RegistryCredentials, askRegistry = true): Promise<void> =>
+    ensureImage(ref, () => {}, deadline(), credentials, { askRegistry });
   return { calls, ask };
 }
 
@@ -53,4 +61,16 @@ test('the network of a download is closed before its Pod runs, and nothing of it
     spec: { podSelector: { matchLabels: metadata?.labels }, policyTypes: ['Ingress', 'Egress'] },
   });
   expect(bodyOf('networkpolicies')).not.toHaveProperty('spec.egress');
+});
+
+test('without a node to download, leaves that to the node that an autoscaler adds for the instance', async () => {
+  const autoscaling = { nodePools: [{ cpuCores: 4, memoryGB: 16, maxNodes: 3 }] };
+  const { ask, calls } = await makeScene({ pod: unplaced, autoscaling });
+  await ask(undefined, false);
+  const { length } = calls;
+  await ask(undefined, false);
+  expect(calls, 'one download for all that wait').toHaveLength(length);
+  await expect(ask(), 'a registry must be asked').rejects.toThrow('a call of the cluster failed');
+  const { ask: askWithout } = await makeScene({ pod: unplaced });
+  await expect(askWithout(undefined, false)).rejects.toMatchObject({ kind: 'no_capacity', reason: 'clusterFull' });
 });

@@ -45,6 +45,8 @@ import { engineAnswers, isStorageAway } from '../../storage/ports.ts';
 const VOLUME_POLL_MS = 1_000;
 /** The engine hints when the image is there. */
 const IMAGE_POLL_MS = 30_000;
+/** Retries of an engine that is away in the time of one look at an autoscaler. */
+const NODE_RETRIES = 5;
 
 /** Gives a running instance its current control files, and restarts its Docker sidecar. */
 export async function refreshFiles(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
@@ -195,6 +197,7 @@ export async function afterFault(
     const attempts = Math.max(1, instance.attempts);
     return { state: await pullWithoutCapacity(context, state, { attempts, observed }), next: 'again' };
   }
+  if (fault.reason === 'nodePending') return awaitCluster(context, state, fault);
   deps.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'a step failed at the engine');
   // A failed pull may mean the registry. Any other call: the engine is away, its effect unknown.
   const call = { engine: drivers.engine, time: deps.time, signal };
@@ -205,7 +208,7 @@ export async function afterFault(
   if (fault instanceof ImageFault) return afterImageFault(context, state, fault);
   if (fault.takenNodePort !== undefined) return changeNodePort(context, state, fault.takenNodePort, fault.message);
   if (fault.reason === 'portTaken') return awaitNodePort(context, state, fault.message);
-  if (fault.reason === 'clusterFull') return awaitCluster(context, state, fault.message);
+  if (fault.reason === 'clusterFull') return awaitCluster(context, state, fault);
   if (fault.reason === 'imagePending') {
     const status = nextStatus(instance.observed.status, 'pull');
     const observed = { status, phase: 'DownloadImage', message: fault.message, ...diagnosisFields('', '') } as const;
@@ -325,19 +328,26 @@ async function awaitNodePort(context: ReconcileContext, state: InstanceState, te
 }
 
 /**
- * Retries until the start's deadline: nodes and quotas of a cluster change without Berth. A resumed
- * spot instance waits without an end, as in the capacity queue.
+ * Retries until the start's deadline: nodes and quotas of a cluster change without Berth. A wait
+ * for a node of an autoscaler is no failed attempt. A resumed spot instance waits without an end,
+ * as in the capacity queue.
  */
-async function awaitCluster(context: ReconcileContext, state: InstanceState, text: string): Promise<StepResult> {
+async function awaitCluster(
+  context: ReconcileContext,
+  state: InstanceState,
+  { message, reason }: EngineFault,
+): Promise<StepResult> {
   const { limits, time } = context.deps;
-  const attempts = Math.min(state.instance.attempts + 1, limits.maxAttempts - 1);
+  const isPending = reason === 'nodePending';
+  const attempts = isPending ? state.instance.attempts : Math.min(state.instance.attempts + 1, limits.maxAttempts - 1);
   const isEndless = state.instance.operation.cause === 'resume';
   const observed = {
-    ...diagnosisFields('NoCapacity', text),
+    ...diagnosisFields('NoCapacity', message),
     ...(isEndless ? { countedFromMs: time.now() } : {}),
   };
   const next = await writeObservation(context, state, { attempts, observed });
-  return { state: next, next: backOff(attempts, context) };
+  // The engine's hint ends the pause once the instance has a node.
+  return { state: next, next: isPending ? NODE_RETRIES * limits.engineRetryMs : backOff(attempts, context) };
 }
 
 /** Replaces a node port that another program of the host uses; keeps it if no other is free. */

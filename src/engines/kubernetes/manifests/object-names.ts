@@ -27,6 +27,8 @@ export const annotations = {
   lastConsole: 'berth.last-console',
   /** Digest of a Pod's template. */
   template: 'berth.template',
+  /** Start of a Pod's wait for a node, by Berth's clock. */
+  pendingSince: 'berth.pending-since',
   /** Digest of a NetworkPolicy's rules. */
   rules: 'berth.rules',
 } as const;

@@ -46,7 +46,8 @@ export function refusalOfNode({ status }: Pod): EngineFault | null {
   );
 }
 
-function schedulingFault({ status }: Pod): EngineFault | null {
+/** Why the scheduler finds no node; null: a node is found, or may be soon. */
+export function schedulingFault({ status }: Pod): EngineFault | null {
   const scheduled = status?.conditions?.find(({ type }) => type === 'PodScheduled');
   if (scheduled?.status !== 'False' || scheduled.reason !== 'Unschedulable') return null;
   const text = scheduled.message ?? 'no node fits';
