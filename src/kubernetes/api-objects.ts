@@ -10,6 +10,7 @@ import type {
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
+  V1PodDisruptionBudget,
   V1ResourceClaimTemplate,
   V1ResourceQuota,
   V1ResourceSlice,
@@ -49,6 +50,7 @@ export type Secret = Wire<V1Secret>;
 export type Namespace = Wire<V1Namespace>;
 export type Node = Wire<V1Node>;
 export type NetworkPolicy = Wire<V1NetworkPolicy>;
+export type DisruptionBudget = Wire<V1PodDisruptionBudget>;
 export type ClusterEvent = Wire<CoreV1Event>;
 export type ResourceQuota = Wire<V1ResourceQuota>;
 export type Device = Wire<V1Device>;

@@ -3,6 +3,7 @@ import type {
   ApiObject,
   ClusterEvent,
   DeviceClass,
+  DisruptionBudget,
   Namespace,
   NetworkPolicy,
   Node,
@@ -51,6 +52,7 @@ export const resources = {
   namespaces: define<Namespace>('v1', 'Namespace', 'namespaces', false),
   statefulSets: define<StatefulSet>('apps/v1', 'StatefulSet', 'statefulsets'),
   networkPolicies: define<NetworkPolicy>('networking.k8s.io/v1', 'NetworkPolicy', 'networkpolicies'),
+  disruptionBudgets: define<DisruptionBudget>('policy/v1', 'PodDisruptionBudget', 'poddisruptionbudgets'),
   storageClasses: define<StorageClass>('storage.k8s.io/v1', 'StorageClass', 'storageclasses', false),
   snapshots: define<VolumeSnapshot>('snapshot.storage.k8s.io/v1', 'VolumeSnapshot', 'volumesnapshots'),
   snapshotClasses: define<VolumeSnapshotClass>(

@@ -29,7 +29,8 @@ export function neededRights({
   reach,
   networkImage,
   deviceClaims = [],
-}: Pick<KubernetesEngineSettings, 'reach' | 'networkImage' | 'deviceClaims'>): Right[] {
+  autoscaling,
+}: Pick<KubernetesEngineSettings, 'reach' | 'networkImage' | 'deviceClaims' | 'autoscaling'>): Right[] {
   const rightsTo = (group: string, resource: string, verbs: readonly string[]): Right[] =>
     verbs.map((verb) => ({ group, resource, verb }));
   return [
@@ -47,6 +48,7 @@ export function neededRights({
     ...rightsTo('', 'pods/log', ['get']),
     ...rightsTo('', 'nodes', ['list']),
     ...rightsTo('storage.k8s.io', 'storageclasses', ['get', 'list']),
+    ...(autoscaling === undefined ? [] : rightsTo('policy', 'poddisruptionbudgets', CHANGED)),
     ...(deviceClaims.length === 0
       ? []
       : [

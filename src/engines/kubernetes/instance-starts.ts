@@ -23,6 +23,7 @@ import { controlSecret } from './manifests/control-secret.ts';
 import { claimTemplate } from './manifests/device-claim.ts';
 import { headlessService, portsService } from './manifests/instance-services.ts';
 import { instanceSet } from './manifests/instance-set.ts';
+import { disruptionBudget, isProtected } from './manifests/node-protection.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { nodeFault } from './pending-nodes.ts';
@@ -176,6 +177,9 @@ async function applyParts(
   await Promise.all([
     cluster.apply(resources.secrets, controlSecret(spec, owner), signal),
     cluster.apply(resources.services, headlessService(spec, owner), signal),
+    ...(isProtected(spec, settings)
+      ? [cluster.apply(resources.disruptionBudgets, disruptionBudget(spec, owner), signal)]
+      : []),
     ...(gpus?.kind === 'claim'
       ? [cluster.apply(resources.claimTemplates, claimTemplate(spec, gpus, owner), signal)]
       : []),

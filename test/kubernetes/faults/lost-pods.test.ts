@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../../fixtures/control.ts';
 import type { Cluster } from '../cluster/cluster.ts';
+import { nodeName } from '../cluster/config.ts';
 import {
   expectOneOfEach,
   makeFaultWorld,
@@ -48,6 +49,27 @@ test('an evicted instance runs again, with an event that says why', async () => 
   expect((await cluster.request('POST', path, eviction)).status).toBe(201);
   expect(await untilEvicted(scene, id)).toMatch(/evicted from its node, as when the node is drained/);
   await scene.end(id);
+});
+
+test('a drain waits for a running instance that is protected from an autoscaler, unless it deletes Pods', async () => {
+  const autoscaling = { nodePools: [{ cpuCores: 4, memoryGB: 16, maxNodes: 3 }] };
+  const scene = await makeFaultWorld(cluster, { autoscaling });
+  const id = await scene.run();
+  const uid = await uidOf(id);
+  const instances = ['--pod-selector=berth.kind=instance', '--delete-emptydir-data'];
+  const drain = (...more: string[]): Promise<string> => cluster.kubectl(['drain', nodeName, ...instances, ...more]);
+  try {
+    await expect(drain('--timeout=3s')).rejects.toThrow(/violate the pod's disruption budget/);
+    expect(await uidOf(id)).toBe(uid);
+    await drain('--disable-eviction', '--timeout=60s');
+    // The next Pod waits for another node.
+    expect(await scene.untilReason(id, 'NoCapacity')).toMatch(/^the instance waits up to 10 minutes .*unschedulable/);
+  } finally {
+    await cluster.kubectl(['uncordon', nodeName]);
+  }
+  await untilEvicted(scene, id);
+  await scene.end(id);
+  expect(await cluster.kubectl(['get', 'pdb', '-n', NAMESPACE, '-o', 'name'])).toBe('');
 });
 
 test('an instance whose Pod is deleted behind our back runs again', async () => {

@@ -12,6 +12,7 @@ import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/mani
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
 import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
 import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
+import { disruptionBudget } from '../../../src/engines/kubernetes/manifests/node-protection.ts';
 import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { pullerPod, pullerPolicy } from '../../../src/engines/kubernetes/manifests/puller-pod.ts';
@@ -83,6 +84,27 @@ describe('an instance', () => {
       portsService(spec, owner),
       portsPolicy(spec, { ...owner, podRanges: ['10.98.0.0/16', 'fd00::/64'] }),
     );
+  });
+
+  test('is protected from an autoscaler of the cluster, unless it is spot', () => {
+    const autoscaling = { nodePools: [{ cpuCores: 4, memoryGB: 16, maxNodes: 3 }] };
+    const annotationsOf = (...change: Parameters<typeof setOf>) =>
+      setOf(...change).spec?.template.metadata?.annotations ?? {};
+    expect(annotationsOf({}, { autoscaling })).toMatchObject({
+      'cluster-autoscaler.kubernetes.io/safe-to-evict': 'false',
+      'karpenter.sh/do-not-disrupt': 'true',
+    });
+    const spot = annotationsOf({ spot: true }, { autoscaling });
+    expect(spot).toMatchObject({ 'cluster-autoscaler.kubernetes.io/safe-to-evict': 'true' });
+    expect(spot).not.toHaveProperty('karpenter.sh/do-not-disrupt');
+    expect(Object.keys(annotationsOf())).toEqual(['berth.files', 'berth.template']);
+    const { template } = setOf({}, { autoscaling }).spec ?? {};
+    expect(template?.metadata?.annotations?.['berth.template'], 'a Pod that starts is not made again').toBe(
+      annotationsOf()['berth.template'],
+    );
+    const budget = disruptionBudget(spec, owner);
+    expect(budget.spec).toEqual({ maxUnavailable: 0, selector: setOf().spec?.selector });
+    expect(budget.metadata?.ownerReferences, 'ends with the instance').toMatchObject([{ uid }]);
   });
 
   test('with GPUs asks for the extended resource on nodes of the kind', () => {

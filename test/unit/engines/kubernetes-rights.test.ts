@@ -41,7 +41,7 @@ const textOf = ({ group, resource, verb }: Right): string => `${verb} ${group}/$
 
 test('the written role has what a region needs, and more for snapshots and figures alone', async () => {
   const rules = await writtenRules();
-  const needed = neededRights({ ...settings, deviceClaims });
+  const needed = neededRights({ ...settings, deviceClaims, autoscaling: { nodePools: [] } });
   expect(missingRights(needed, rules)).toEqual([]);
   const written = rules.flatMap(({ apiGroups, resources, verbs }) =>
     apiGroups.flatMap((group) => resources.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb })))),
@@ -55,6 +55,7 @@ test('ports by the address of the Pod need no port-forward, and ssh alone needs 
   expect(resources).not.toContain('pods/portforward');
   expect(resources).not.toContain('pods/ephemeralcontainers');
   expect(resources, 'without claims').not.toContain('resourceslices');
+  expect(resources, 'without an autoscaler').not.toContain('poddisruptionbudgets');
 });
 
 describe('a right', () => {

@@ -13,6 +13,7 @@ import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod
 import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
+import { podProtection } from './node-protection.ts';
 import { noticeScript } from './preemption-notice.ts';
 import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
 
@@ -57,7 +58,11 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
   return {
     metadata: {
       labels: labelsFor(identity),
-      annotations: { [annotations.files]: filesDigest(spec.files), [annotations.template]: digestOf(podSpec) },
+      annotations: {
+        [annotations.files]: filesDigest(spec.files),
+        [annotations.template]: digestOf(podSpec),
+        ...podProtection(spec, context.settings),
+      },
     },
     spec: podSpec,
   };
