@@ -1,4 +1,6 @@
 /** Capabilities of an engine, and how it keeps instances from each other and from its host. */
+import type { InstanceId } from '../domain/kernel/ids.ts';
+
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
   rootDiskLimit: 'hard' | 'none';
@@ -62,3 +64,11 @@ export interface Capabilities {
 }
 
 export type Isolation = Capabilities['isolation'];
+
+/** Protection of runs from an autoscaler, which ends runs to save a host; absent: no such end. */
+export interface Protection {
+  /** Time without use until a run loses the protection. */
+  idleMs: number;
+  /** Changes the present run; a new run is protected, unless spot. Fault: `not_found`. */
+  set(id: InstanceId, isOn: boolean, signal: AbortSignal): Promise<void>;
+}

@@ -27,7 +27,7 @@ import type { LogSource } from '../domain/compute/log-position.ts';
 import type { engineObjectKinds } from '../domain/compute/orphan.ts';
 import type { progressUnits } from '../domain/compute/operation.ts';
 import type { ProcessSignal } from '../domain/compute/process-signals.ts';
-import type { Capabilities } from './capabilities.ts';
+import type { Capabilities, Protection } from './capabilities.ts';
 
 export type { Capabilities, Isolation } from './capabilities.ts';
 
@@ -35,7 +35,7 @@ export interface Probe {
   version: string;
   /** Total of the hosts, not free: allocations are counted in the store. */
   capacity: Capacity;
-  /** Share of `capacity` that is there, where hosts may come; absent: all. */
+  /** Present share of `capacity`, where hosts may be added; absent: all. */
   present?: Capacity | undefined;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
   hosts?: readonly Capacity[] | undefined;
@@ -149,7 +149,7 @@ export type Observation =
       disruption?: Disruption;
       /** Not running, and still takes the resources of its size, until `halt`. */
       reserved?: true;
-      /** The engine still works on a start, which may run without a further call, until `halt`. */
+      /** A start is under way, and may run without a further call, until `halt`. */
       starting?: true;
     };
 
@@ -356,6 +356,7 @@ export interface ExecResult {
 export interface Engine {
   /** Image that must be present before `ensure` of an instance with Docker; absent: none. */
   readonly dockerImageRef?: string | undefined;
+  readonly protection?: Protection | undefined;
 
   probe(signal: AbortSignal): Promise<Probe>;
 

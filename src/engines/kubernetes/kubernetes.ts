@@ -35,6 +35,7 @@ import { dialPort } from './inside/port-dial.ts';
 import { runInside } from './inside/run-inside.ts';
 import { destroyInstance, haltInstance } from './instance-ends.ts';
 import { makeObserve } from './instance-observations.ts';
+import { protectionFor } from './instance-protection.ts';
 import { ensureInstance } from './instance-starts.ts';
 import { discard, listOwned } from './owned-objects.ts';
 import { joinNetwork } from './network/pod-network.ts';
@@ -103,6 +104,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
   };
 
   return {
+    ...protectionFor(context),
     probe: (signal) =>
       withFaults(async () => {
         const probe = await facts.probe(signal);

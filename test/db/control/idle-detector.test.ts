@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeIdleDetector } from '../../../src/control/compute/auto-stop/idle-detector.ts';
 import { makeTraffic } from '../../../src/control/access/routing/traffic.ts';
+import type { LaunchInput } from '../../../src/control/compute/instances/instances.ts';
 import { noStopPolicy } from '../../../src/domain/compute/stop-policy.ts';
 import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/compute/idle.ts';
 import type { InstanceId } from '../../../src/domain/kernel/ids.ts';
@@ -43,12 +44,17 @@ type Store = Parameters<typeof makeWorld>[0];
 const watching = (store: Store, options: WorldOptions = {}): Promise<World> =>
   makeWorld(store, { idleLimits, ...options });
 
-async function running(world: World, script = '', nodePorts: number[] = []): Promise<InstanceId> {
+async function running(
+  world: World,
+  script = '',
+  nodePorts: number[] = [],
+  more: Partial<LaunchInput> = {},
+): Promise<InstanceId> {
   const instanceConfiguration = {
     ...world.launchInput().instanceConfiguration,
     initScript: script && `# berth-sim: ${script}\n`,
   };
-  const request = world.launchInput({ instanceConfiguration, nodePorts });
+  const request = world.launchInput({ instanceConfiguration, nodePorts, ...more });
   const { instanceId } = await world.running.control.instances.launch(world.caller, request, null);
   await world.until(instanceId, hasStatus('Running'));
   return idOf(instanceId);
@@ -374,6 +380,45 @@ describe('unknown signals never stop an instance:', () => {
     await setIdle(world, watched, null);
     expect(await reason(world, watched)).toMatch(/^off/);
   });
+});
+
+test('protects a run from an autoscaler while it is used, with and without an idle stop', async () => {
+  const world = await watching(await open());
+  const calls: string[] = [];
+  let isAway = true;
+  world.drivers.engine = {
+    ...world.engine,
+    protection: {
+      idleMs: AFTER_MS,
+      async set(id, isOn) {
+        if (isAway) throw new Error('the cluster is away');
+        calls.push(`${id} ${isOn ? 'on' : 'off'}`);
+      },
+    },
+  };
+  const { offeredTypes } = world.running.control;
+  const [first] = (await offeredTypes.list({ currentPage: 1, pageSize: 1 })).types;
+  const spotType = { ...(first ?? expect.fail()), name: 'spot', isSpot: true };
+  const { instanceTypeId } = (await offeredTypes.create(world.caller, spotType, null)).type;
+  const [id, spot] = [await running(world), await running(world, '', [], { instanceTypeId, isSpotInstance: true })];
+  const end = world.running.control.forwarding.beginTraffic(id, 'use');
+  isAway = false;
+  await eventually(() => calls.length === 1);
+  end();
+  await eventually(() => calls.length === 2);
+  const endAgain = world.running.control.forwarding.beginTraffic(id, 'use');
+  await eventually(() => calls.length === 3);
+  endAgain();
+  await eventually(() => calls.length === 4);
+  const owned = { ownerId: world.caller.accountId, instanceId: id };
+  expect((await world.running.control.notebookBar.read(owned)).stopsInMs, 'no stop is due').toBeNull();
+  // Another policy restarts the idle time.
+  await setIdle(world, id, idlePolicy(3_600_000));
+  await eventually(() => calls.length === 6);
+  expect(calls).toEqual(['on', 'off', 'on', 'off', 'on', 'off'].map((state) => `${id} ${state}`));
+  expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
+  expect(await reason(world, spot), 'no owner sees a policy of the region').toMatch(/^off/);
+  expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
 });
 
 test('visits all watched instances over successive ticks', async () => {

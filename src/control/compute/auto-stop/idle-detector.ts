@@ -3,16 +3,19 @@
  *
  * Periodically reads the signals of each running instance with an idle policy, assesses them,
  * warns, and stops it as its owner would. An idle instance has a row, written on change, for the
- * next process. Software inside may delay a check, so a fair semaphore limits concurrent checks per
- * owner.
+ * next process. Where an autoscaler ends idle instances, every running instance is assessed, and
+ * protected by the engine while in use. Software inside may delay a check, so a fair semaphore
+ * limits concurrent checks per owner.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { gpuCountOf } from '../../../domain/regions/catalog.ts';
+import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import type { Instance } from '../../../domain/compute/instance.ts';
 import {
   isActive,
   isFresh,
   assessIdleness,
+  idlePolicy,
   requiredSignals,
   noIdleWatch,
   type IdleLimits,
@@ -23,12 +26,13 @@ import {
   type IdleSignal,
   type signalVerdicts,
 } from '../../../domain/compute/idle.ts';
-import { idleWatchedIds, runningRowsAmong } from '../../../store/tables/instance-queries.ts';
+import { idleWatchedIds, runningIds, runningRowsAmong } from '../../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import { lockInstance, instanceFromRow } from '../../../store/tables/instances.ts';
 import { dropWatches, saveWatches, takeOverWatches, type Watch } from '../../../store/tables/watches.ts';
 import type { Db } from '../../../store/store.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
+import type { Protection } from '../../../engines/capabilities.ts';
 import { readSignals } from './signals.ts';
 import { type StopAutomatically, deadlineWithin, type TaskDeps } from '../../kernel/ports.ts';
 import type { NotebookTokens, Traffic } from '../../access/ports.ts';
@@ -81,6 +85,8 @@ interface Watched {
   readFromMs: number;
   signals: IdleSignal[];
   verdict: IdleVerdict | null;
+  /** Undefined: this process does not know. */
+  isProtected?: boolean;
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
@@ -108,15 +114,17 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   /** Rereads the row, as the check may have waited for a permit. */
   const check = async (id: string): Promise<void> => {
     const [row] = await runningRowsAmong(store.read, [id]);
-    if (!row?.idleAfterMs) return forget([id]);
+    if (!row) return forget([id]);
     const instance = instanceFromRow(row);
-    const policy = instance.stopPolicy.idle;
-    if (!policy) return;
+    const { engine } = regions.of(row.regionId);
+    const { protection } = engine;
+    const ownPolicy = row.idleAfterMs ? instance.stopPolicy.idle : null;
+    const policy = ownPolicy ?? (protection && idlePolicy(protection.idleMs));
+    if (!policy) return forget([id]);
     const entry = entryOf(instance);
     const readFromMs = time.elapsed();
     entry.nextCheckMs = time.now() + limits.checkEveryMs;
     const required = requiredSignals(policy, gpuCountOf(instance.spec) > 0);
-    const { engine } = regions.of(row.regionId);
     const inside = { engine, id: instance.id, time, signal: deadlineWithin(deps, CHECK_DEADLINE_MS) };
     const notebookToken = notebookTokens.open(row);
     const { probeMs } = limits;
@@ -130,25 +138,26 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const nowMs = time.now();
     const watch = entry.verdict?.watch ?? rows.takenOver(id, entry.of) ?? noIdleWatch;
     const verdict = assessIdleness({ policy, required, limits }, watch, entry.signals, nowMs);
-    await rows.follow(instance, entry.of, verdict);
-    if (verdict.action === 'stop') await stop(instance, policy, verdict, { nowMs, readFromMs });
+    if (ownPolicy) {
+      await rows.follow(instance, entry.of, verdict);
+      if (verdict.action === 'stop') await stop(instance, policy, verdict, { nowMs, readFromMs });
+    }
     Object.assign(entry, { verdict, readFromMs });
     const { willStopAtMs } = verdict;
     // The stop happens at the announced time, not at the next regular check.
     if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextCheckMs = Math.min(entry.nextCheckMs, willStopAtMs);
+    if (protection && !instance.spec.isSpot) await followUse(deps, instance.id, entry, protection);
   };
 
   const findNext = async (): Promise<void> => {
     const afterId = cursor;
     const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
     cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
-    const listedIds = new Set(ids);
+    const listedIds = new Set([...ids, ...(await protectedIds(deps))]);
     const known = [...watched.keys(), ...rows.ids()];
     await forget(known.filter((id) => id > afterId && (cursor === '' || id <= cursor) && !listedIds.has(id)));
-    const unwatched = await runningRowsAmong(
-      store.read,
-      ids.filter((id) => !watched.has(id)),
-    );
+    const missing = [...listedIds].filter((id) => !watched.has(id));
+    const unwatched = await runningRowsAmong(store.read, missing.slice(0, IDS_AT_ONCE));
     for (const { id, ownerId } of unwatched) watched.set(id, newWatch(ownerId, ''));
   };
 
@@ -185,9 +194,28 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     },
     report(instance) {
       const entry = watched.get(instance.id);
-      return entry?.of === watchedAs(instance) ? reportOf(entry, time.now(), limits) : null;
+      return instance.stopPolicy.idle && entry?.of === watchedAs(instance) ? reportOf(entry, time.now(), limits) : null;
     },
   };
+}
+
+/** Running instances of regions where an autoscaler ends idle instances. */
+async function protectedIds({ regions, store }: IdleDetectorDeps): Promise<string[]> {
+  const scaled = regions.all().filter(({ engine }) => engine.protection !== undefined);
+  return (await Promise.all(scaled.map(({ regionId }) => runningIds(store.read, regionId)))).flat();
+}
+
+async function followUse(
+  deps: IdleDetectorDeps,
+  id: InstanceId,
+  entry: Watched,
+  { idleMs, set }: Protection,
+): Promise<void> {
+  const { state, idleSinceMs } = entry.verdict ?? {};
+  const isUsed = state !== 'idle' || deps.time.now() - (idleSinceMs ?? Infinity) < idleMs;
+  if (entry.isProtected === isUsed) return;
+  await set(id, isUsed, deadlineWithin(deps, CHECK_DEADLINE_MS));
+  entry.isProtected = isUsed;
 }
 
 function reportOf({ verdict, signals }: Watched, nowMs: number, limits: IdleLimits): IdleReport | null {
