@@ -102,15 +102,24 @@ export async function buildInto(target, fill) {
 const buildOptions = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', '-s -w'];
 
 /**
- * The program `cmd/…` of a module, by its title, which is built first if need be. `prepare` returns
- * the folder to build in, by default the module's own, which can't be written.
- * @param {{ title: string, leastGo: string, name: string, sum: string, recipe?: unknown[] }} module
- *   `recipe`: what else the program depends on
+ * @typedef {object} GoModule
+ * @property {string} title
+ * @property {string} leastGo
+ * @property {string} name
+ * @property {string} sum
+ * @property {string} [main] package of the program; default: `cmd/…` by the title
+ * @property {unknown[]} [recipe] what else the program depends on
+ */
+
+/**
+ * The program of a module, which is built first if need be. `prepare` returns the folder to build
+ * in, by default the module's own, which can't be written, and may add files to the unfinished one.
+ * @param {GoModule} module
  * @param {(folders: { go: string, source: string, unfinished: string }) => Promise<string>} prepare
  * @returns {Promise<string | { why: string }>}
  */
 export async function ensureGoProgram(
-  { title, leastGo, name, sum, recipe = [] },
+  { title, leastGo, name, sum, main = `./cmd/${title.toLowerCase()}`, recipe = [] },
   prepare = async ({ source }) => source,
 ) {
   const command = title.toLowerCase();
@@ -126,7 +135,7 @@ export async function ensureGoProgram(
     say(`Building ${title} for the tests: some minutes on two cores, once. It stays in ${target}.`);
     await buildInto(target, async (unfinished) => {
       const cwd = await prepare({ go, source, unfinished });
-      await runGo({ go, cwd }, 'build', ...buildOptions, '-o', path.join(unfinished, command), `./cmd/${command}`);
+      await runGo({ go, cwd }, 'build', ...buildOptions, '-o', path.join(unfinished, command), main);
       if (cwd !== source) rmSync(cwd, { recursive: true });
     });
     return program;
