@@ -63,7 +63,10 @@ export interface Cluster extends Omit<Client, 'close'> {
   kill(...names: readonly Component[]): Promise<void>;
   /** Starts components that do not run; returns when what runs of API server and node is ready. */
   start(...names: readonly Component[]): Promise<void>;
-  /** Adds nodes without machines by KWOK, labeled `type=kwok`, whose Pods are Running at once. */
+  /**
+   * Adds nodes without machines by KWOK, labeled `type=kwok`, whose Pods are Running at once. With
+   * 0 KWOK only serves the nodes that another program adds.
+   */
   simulateNodes(count: number): Promise<void>;
   /** Last lines of the log of a component. */
   log(name: Component): Promise<string>;
@@ -106,7 +109,7 @@ export async function startCluster({ number, addons, folder }: ClusterOptions = 
       start: running.start,
       async simulateNodes(count) {
         running.spawn('kwok');
-        await apply(...Array.from({ length: count }, (_, index) => simulatedNode(index)));
+        if (count > 0) await apply(...Array.from({ length: count }, (_, index) => simulatedNode(index)));
       },
       log: node.log,
       stop,

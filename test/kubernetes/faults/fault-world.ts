@@ -62,7 +62,9 @@ export interface Period {
 
 export interface FaultWorld {
   world: World;
-  launch(options?: { type?: 'full' | 'spot'; resume?: boolean; imageId?: string }): Promise<string>;
+  regionId: string;
+  /** `cpuCores`: of a type of its own. */
+  launch(options?: { type?: 'full' | 'spot'; resume?: boolean; imageId?: string; cpuCores?: number }): Promise<string>;
   /** Launches, and waits until it runs. */
   run(options?: Parameters<FaultWorld['launch']>[0]): Promise<string>;
   untilStatus(id: string, status: string): Promise<PublicInstance>;
@@ -131,19 +133,19 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
     null,
   );
   const { regionId } = region;
-  const types = { full: '', spot: '' };
-  for (const name of ['full', 'spot'] as const) {
-    const type = { regionId, name, isSpot: name === 'spot', ...size, prices };
-    types[name] = (await control.offeredTypes.create(world.caller, type, null)).type.instanceTypeId;
-  }
+  const createType = async (name: string, more: Partial<typeof size> = {}): Promise<string> => {
+    const type = { regionId, name, isSpot: name === 'spot', ...size, prices, ...more };
+    return (await control.offeredTypes.create(world.caller, type, null)).type.instanceTypeId;
+  };
+  const types = { full: await createType('full'), spot: await createType('spot') };
   await eventually(async () => (await control.catalog.regions()).every(({ engine: { answers } }) => answers));
 
-  const launch: FaultWorld['launch'] = async ({ type = 'full', resume, imageId = world.imageId } = {}) => {
+  const launch: FaultWorld['launch'] = async ({ type = 'full', resume, imageId = world.imageId, cpuCores } = {}) => {
     const billing = { chargeMode: 'perHour' as const, duration: 1, ...(resume === undefined ? {} : { resume }) };
     const input = world.launchInput({
       imageId,
       region: regionId,
-      instanceTypeId: types[type],
+      instanceTypeId: cpuCores === undefined ? types[type] : await createType(`${cpuCores} cores`, { cpuCores }),
       billing,
       isSpotInstance: type === 'spot',
     });
@@ -162,6 +164,7 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
   };
   return {
     world,
+    regionId,
     launch,
     async run(options) {
       const id = await launch(options);
