@@ -13,6 +13,7 @@ import { devicesByNode, noDevices, readDevices, type ClaimableDevices } from './
 import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
+import { followRestartPolicies, takesRestartPolicies } from './restart-policies.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
@@ -28,18 +29,30 @@ export interface ClusterFacts {
   probe(signal: AbortSignal): Promise<Probe>;
   /** Whether a node reports the image. */
   hasImage(ref: string, signal: AbortSignal): Promise<boolean>;
+  /** Whether server and nodes follow the restart policy of a container. */
+  hasRestartPolicies(signal: AbortSignal): Promise<boolean>;
 }
 
 const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
 
-export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: ClusterContext): ClusterFacts {
+export function makeClusterFacts({
+  cluster,
+  settings,
+  pods,
+  nodes: allNodes,
+}: Pick<ClusterContext, 'cluster' | 'settings' | 'pods' | 'nodes'>): ClusterFacts {
   const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
     (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
   );
+  const serverTakes = remember(VERSION_MS, (signal: AbortSignal) => takesRestartPolicies(cluster, signal));
   return {
+    async hasRestartPolicies(signal) {
+      const [isTaken, all] = await Promise.all([serverTakes(signal), nodes(signal)]);
+      return isTaken && followRestartPolicies(all);
+    },
     async probe(signal) {
       // A watch proves that the server answers. One that is not heard does not say why.
       if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });

@@ -31,12 +31,17 @@ import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
 
+interface StartContext extends ClusterContext {
+  hasRestartPolicies: boolean;
+}
+
 export async function ensureInstance(
-  context: ClusterContext,
+  shared: ClusterContext,
   spec: EngineSpec,
   signal: AbortSignal,
 ): Promise<Observation> {
-  refuseUnsupported(context, spec);
+  refuseUnsupported(shared, spec);
+  const context = { ...shared, hasRestartPolicies: await shared.facts.hasRestartPolicies(signal) };
   const { cluster, accounts, installation } = context;
   const name = objectName(spec.id);
   const found = await cluster.get(resources.statefulSets, name, signal);
@@ -68,7 +73,7 @@ export async function ensureInstance(
 }
 
 const setOf = (
-  { installation, settings }: ClusterContext,
+  { installation, settings, hasRestartPolicies }: StartContext,
   spec: EngineSpec,
   replicas: 0 | 1,
   present: StatefulSet | null,
@@ -78,6 +83,7 @@ const setOf = (
     settings,
     replicas,
     hasPullSecret: spec.imageCredentials !== undefined || hadPullSecret(present, spec),
+    hasRestartPolicies,
     uid: present?.metadata?.uid,
   });
 
@@ -132,7 +138,7 @@ interface Running {
 }
 
 /** A running instance: new generation and control files. */
-async function refresh(context: ClusterContext, { spec, set, pod, signal }: Running): Promise<Observation> {
+async function refresh(context: StartContext, { spec, set, pod, signal }: Running): Promise<Observation> {
   const { cluster, accounts } = context;
   refuseOtherPorts(spec, set);
   await accounts.run(spec.ownerId, () => ensureAccountNetwork(context, spec.ownerId, signal), signal);
@@ -197,7 +203,7 @@ async function applyParts(
 
 /** Waits for a container that runs or has run. */
 async function run(
-  context: ClusterContext,
+  context: StartContext,
   { spec, set, isStarting }: { spec: EngineSpec; set: StatefulSet; isStarting: boolean },
   signal: AbortSignal,
 ): Promise<Observation> {

@@ -52,6 +52,7 @@ function podWithDocker(): object {
         privilegedDocker: { image: DOCKER_IMAGE },
       },
       hasPullSecret: false,
+      hasRestartPolicies: true,
     },
   );
   const volumes = spec?.volumes?.map((volume) =>

@@ -10,7 +10,7 @@ import { gpuRequestOf } from '../../../src/engines/kubernetes/gpu-resources.ts';
 import { claimTemplate } from '../../../src/engines/kubernetes/manifests/device-claim.ts';
 import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
-import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
+import { instanceSet, type SetOptions } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
 import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
 import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
@@ -67,10 +67,21 @@ const spec: EngineSpec = {
   ],
 };
 
-const setOf = (change: Partial<EngineSpec> = {}, more: Partial<KubernetesEngineSettings> = {}) =>
+const setOf = (
+  change: Partial<EngineSpec> = {},
+  more: Partial<KubernetesEngineSettings> = {},
+  options: Partial<SetOptions> = {},
+) =>
   instanceSet(
     { ...spec, ...change },
-    { installation, settings: { ...settings, ...more }, replicas: 1, hasPullSecret: false },
+    {
+      installation,
+      settings: { ...settings, ...more },
+      replicas: 1,
+      hasPullSecret: false,
+      hasRestartPolicies: true,
+      ...options,
+    },
   );
 
 describe('an instance', () => {
@@ -83,6 +94,22 @@ describe('an instance', () => {
       portsService(spec, owner),
       portsPolicy(spec, { ...owner, podRanges: ['10.98.0.0/16', 'fd00::/64'] }),
     );
+  });
+
+  test('never restarts beside a container that only waits, within the size of its type', () => {
+    const { containers, resources } = setOf().spec?.template.spec ?? {};
+    const [main, keeper] = containers ?? [];
+    expect(main?.restartPolicy).toBe('Never');
+    expect(resources).toEqual({ limits: main?.resources?.limits, requests: main?.resources?.requests });
+    expect(keeper).toMatchObject({ image: main?.image, resources: { requests: { cpu: '0', memory: '0' } } });
+    expect([keeper?.volumeMounts, keeper?.resources?.claims, keeper?.restartPolicy]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    const older = setOf({}, {}, { hasRestartPolicies: false }).spec?.template.spec;
+    expect(older?.containers).toEqual([{ ...main, restartPolicy: undefined }]);
+    expect(older?.resources).toBeUndefined();
   });
 
   test('with GPUs asks for the extended resource on nodes of the kind', () => {
@@ -162,7 +189,7 @@ describe('an instance', () => {
     expectManifests('pull-secret', pullSecret(spec, credentials, owner));
     const { auths } = JSON.parse(dockerConfig('library/debian:12', credentials)) as { auths: object };
     expect(Object.keys(auths)).toEqual(['https://index.docker.io/v1/']);
-    const withLogin = instanceSet(spec, { installation, settings, replicas: 0, hasPullSecret: true, uid });
+    const withLogin = setOf({}, {}, { replicas: 0, hasPullSecret: true, uid });
     expect(withLogin).toMatchObject({
       metadata: { uid },
       spec: { replicas: 0, template: { spec: { imagePullSecrets: [{ name: `${spec.id}-pull` }] } } },

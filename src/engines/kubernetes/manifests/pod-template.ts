@@ -1,8 +1,9 @@
 /**
  * Pod of an instance, and with it every right of an instance. Pure.
  *
- * A Pod is one run. The cluster restarts its container after an end, so the entry point starts the
- * instance once for each Pod, and then only waits: Berth decides about another run.
+ * A Pod is one run, and Berth decides about another. Where a container can say so, that of the
+ * instance never restarts. Older clusters restart it after an end: there the entry point starts the
+ * instance once for each Pod, and then only waits.
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
@@ -13,6 +14,7 @@ import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod
 import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
+import { IDLE, keeperContainer } from './keeper-container.ts';
 import { noticeScript } from './preemption-notice.ts';
 import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
 
@@ -21,6 +23,8 @@ export interface PodContext {
   settings: KubernetesEngineSettings;
   /** A Secret of the instance has the login of the image's registry. */
   hasPullSecret: boolean;
+  /** The cluster follows the restart policy of a container. */
+  hasRestartPolicies: boolean;
 }
 
 export const CONTROL_FOLDER = '/etc/berth';
@@ -44,8 +48,7 @@ const CONTROL_FILE_MODE = 0o644;
 const ENTRY = `
 if [ -e ${BEGAN_MARK} ]; then
   : >${ENDED_MARK}
-  trap 'exit 0' TERM
-  while :; do sleep 3600 & wait $!; done
+  ${IDLE}
 fi
 : >${BEGAN_MARK}
 exec /bin/sh ${CONTROL_FOLDER}/start`;
@@ -66,9 +69,10 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
 const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
-function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
+function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, hasRestartPolicies }: PodContext): PodSpec {
   const gpus = gpuRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
+  const main = mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [] });
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
@@ -85,8 +89,18 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
       ? { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, gpus) }] }
       : {}),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
-    containers: [mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [] })],
+    ...(hasRestartPolicies ? keptContainers(main, docker !== null) : { containers: [main] }),
     volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
+  };
+}
+
+/** The Pod has the size of its instance, so that it stays Guaranteed and counts no more in quotas. */
+function keptContainers(main: Container, hasDocker: boolean): Pick<PodSpec, 'containers' | 'resources'> {
+  const { image, imagePullPolicy, resources } = main;
+  const sizeOf = (all: Record<string, string> = {}) => ({ cpu: all['cpu'] ?? '', memory: all['memory'] ?? '' });
+  return {
+    containers: [{ ...main, restartPolicy: 'Never' }, keeperContainer({ image, imagePullPolicy })],
+    ...(hasDocker ? {} : { resources: { limits: sizeOf(resources?.limits), requests: sizeOf(resources?.requests) } }),
   };
 }
 

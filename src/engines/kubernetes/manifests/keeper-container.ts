@@ -1,0 +1,33 @@
+/**
+ * Container that only waits beside the instance, whose own container never restarts. It keeps the
+ * Pod after the end of the run: its StatefulSet would make another Pod at once, and the last lines
+ * of the console would be gone. Its shell is a program of whoever made the image, so it has no
+ * mounts, devices or capabilities, and little of everything else. Pure.
+ */
+import type { Container } from './pod-parts.ts';
+
+/** PID 1 ignores a signal that it has no handler for, which would delay the end of the Pod. */
+export const IDLE = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
+const USER = 65_534;
+
+export const keeperContainer = (image: Pick<Container, 'image' | 'imagePullPolicy'>): Container => ({
+  name: 'keeper',
+  ...image,
+  command: ['/bin/sh', '-c', IDLE],
+  // CUDA images say `all`, which can grant every GPU of the node.
+  env: [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }],
+  resources: {
+    // Less of a processor delays the start by seconds.
+    limits: { cpu: '100m', memory: '16Mi' },
+    // The Pod has the size of its type.
+    requests: { cpu: '0', memory: '0' },
+  },
+  securityContext: {
+    runAsUser: USER,
+    runAsGroup: USER,
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ['ALL'] },
+    seccompProfile: { type: 'RuntimeDefault' },
+  },
+});
