@@ -145,7 +145,7 @@ export type Observation =
       docker?: 'running' | 'stopped';
       /** The engine ends the run, or ended it, without Berth. Absent: it does not. */
       disruption?: Disruption;
-      /** Not running, and still takes the resources of its size, until `halt`. */
+      /** Not running, or not yet, and takes the resources of its size until `halt`. */
       reserved?: true;
     };
 

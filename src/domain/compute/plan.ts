@@ -178,15 +178,15 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 }
 
 /** The Docker sidecar may outlive a main process that exited. */
-const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
+export const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
   running || docker === 'running' || reserved === true;
 
 /** Whether it uses the host after the end of its run, or while it waits for the next one. */
 function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
   if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
   const { running, exitCode, docker, disruption, reserved } = observation;
-  // A Pod that starts has a sidecar before an exit code; a disruption ends both.
-  return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
+  // A Pod that starts has its resources and a sidecar before an exit code; a disruption ends both.
+  return exitCode !== null && (reserved === true || (!running && !disruption && docker === 'running'));
 }
 
 /** Reason shown while stopped; '' if a caller asked for the stop. */

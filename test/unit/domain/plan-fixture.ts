@@ -33,6 +33,7 @@ export const taken: Present = {
 export const reserved: Present = { ...ended, reserved: true };
 export const leftDocker: Present = { ...ended, docker: 'running' };
 export const created: Present = { ...ended, exitCode: null, startedAtMs: 0 };
+export const starting: Present = { ...created, reserved: true };
 export const absent: InstanceObservation = { kind: 'absent' };
 export const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
 

@@ -23,6 +23,7 @@ import {
   now,
   reserved,
   running,
+  starting,
   taken,
   unknown,
 } from './plan-fixture.ts';
@@ -35,11 +36,13 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
         [null, saved].flatMap((archive) =>
-          [running, ended, reserved, leftDocker, created, absent, unknown, leaving, taken].map((observation) => {
-            const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
-            const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
-            return { instance, observation, state, step: plan(instance, observation, now, limits) };
-          }),
+          [running, ended, reserved, leftDocker, created, starting, absent, unknown, leaving, taken].map(
+            (observation) => {
+              const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
+              const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
+              return { instance, observation, state, step: plan(instance, observation, now, limits) };
+            },
+          ),
         ),
       ),
     ),
@@ -82,10 +85,12 @@ describe('plan, in every state and for every observation', () => {
     }
   });
 
-  test('never leaves a container running unless `running` is desired', () => {
+  test('never leaves a container running, or about to run, unless `running` is desired', () => {
     const wrong = allCases.filter(
       ({ instance, observation, step }) =>
-        observation === running && instance.desired !== 'running' && !['halt', 'destroy', 'mark'].includes(step.do),
+        (observation === running || observation === starting) &&
+        instance.desired !== 'running' &&
+        !['halt', 'destroy', 'mark'].includes(step.do),
     );
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
@@ -111,15 +116,18 @@ describe('plan, in every state and for every observation', () => {
     for (const { instance, state } of knownCases) {
       if (instance.desired !== 'running') continue;
       for (const wait of [{ waitsSinceMs: now }, { notBeforeMs: now + 1 }])
-        for (const seen of [running, leaving, { ...created, docker: 'running' } as const])
+        for (const seen of [running, leaving, starting, { ...created, docker: 'running' } as const])
           expect(plan({ ...instance, ...wait }, seen, now, limits).do, state).toBe('halt');
     }
   });
 
-  test('leaves the Docker sidecar of a Pod that is about to start, and of a run that goes on', () => {
+  test('leaves a Pod that is about to start, and the Docker sidecar of a run that goes on', () => {
     const wrong = allCases.filter(({ instance, observation, step }) => {
       if (instance.desired !== 'running' || (observation !== created && observation !== running)) return false;
-      return !isDeepStrictEqual(plan(instance, { ...observation, docker: 'running' }, now, limits), step);
+      const others = [{ docker: 'running' } as const, ...(observation === created ? [starting] : [])];
+      return others.some(
+        (other) => !isDeepStrictEqual(plan(instance, { ...observation, ...other }, now, limits), step),
+      );
     });
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });

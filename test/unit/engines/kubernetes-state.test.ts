@@ -54,7 +54,7 @@ describe('an observation', () => {
     {
       what: 'while it is pulled',
       pod: podWith({ state: { waiting: { reason: 'ContainerCreating' } } }),
-      is: { running: false, exitCode: null, startedAtMs: 0 },
+      is: { running: false, exitCode: null, startedAtMs: 0, reserved: true },
     },
     {
       what: 'after its end',

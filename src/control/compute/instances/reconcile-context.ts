@@ -117,19 +117,22 @@ export async function writeObservation(
   return writeInstance(context, state, next);
 }
 
-/** Fails the current operation permanently: the instance rests, with the reason. */
+/**
+ * Fails the current operation permanently: the instance rests, with the reason. What uses the host
+ * keeps its capacity until it is halted.
+ */
 export async function failInstance(
   context: ReconcileContext,
   state: InstanceState,
   { show }: PermanentFailure,
-  isRunning = false,
+  { isRunning, usesHost } = { isRunning: false, usesHost: false },
 ): Promise<StepResult> {
   const nowMs = context.deps.time.now();
   const ending = isRunning ? endingOf(state.instance, show.diagnosis ?? '', nowMs) : null;
   const observed = { ...show, ending, stoppedAtMs: nowMs };
   const change = { observed, desired: 'stopped' } as const;
   const failed = withInstance(state, { notBeforeMs: null });
-  return { state: await writeObservation(context, failed, change, { freeCapacity: true }), next: 'again' };
+  return { state: await writeObservation(context, failed, change, { freeCapacity: !usesHost }), next: 'again' };
 }
 
 interface WriteOptions {

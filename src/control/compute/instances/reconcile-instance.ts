@@ -6,7 +6,7 @@
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { cpuOnlyPrice } from '../../../domain/compute/instance-change.ts';
 import { clampFutureTimes, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
-import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
+import { plan, usesHost, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import type { Db } from '../../../store/store.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
@@ -111,8 +111,11 @@ async function executeStep(
   observation: InstanceObservation,
 ): Promise<StepResult> {
   switch (step.do) {
-    case 'rest':
-      return { state, next: step.afterMs ?? null };
+    case 'rest': {
+      const next = step.afterMs ?? null;
+      const isHalted = state.instance.desired === 'stopped' && state.holdsCapacity && next === null;
+      return { state: isHalted ? await writeObservation(context, state, {}, { freeCapacity: true }) : state, next };
+    }
     case 'mark': {
       const { show: observed, attempts, afterMs, rootDisk } = step;
       const change = { observed, attempts, rootDisk };
@@ -121,7 +124,7 @@ async function executeStep(
     case 'loseRootDisk':
       return loseRootDisk(context, state, step);
     case 'failPermanently':
-      return failInstance(context, state, step, observation.kind === 'present' && observation.running);
+      return failInstance(context, state, step, usesOf(observation));
     case 'halt':
       return haltContainer(context, state, step);
     case 'settle': {
@@ -161,6 +164,11 @@ async function executeStep(
       return step satisfies never;
   }
 }
+
+const usesOf = (observation: InstanceObservation) => ({
+  isRunning: observation.kind === 'present' && observation.running,
+  usesHost: observation.kind === 'present' && usesHost(observation),
+});
 
 /** Tells the administrators too. Costs nothing where the region has no price without GPUs. */
 async function loseGpu(

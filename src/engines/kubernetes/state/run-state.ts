@@ -4,7 +4,7 @@ import type { NodePort } from '../../../domain/compute/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
-import { disruptionOf } from './pod-disruption.ts';
+import { disruptionOf, isGated } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
 import { hasEnded, mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
 import { quantityOf } from '../../../kubernetes/quantity.ts';
@@ -118,12 +118,13 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
   return { ...common, ...reserved, running, exitCode, outOfMemory, startedAtMs };
 }
 
-/** Its node counts the requests of the Pod, and may run anything in it. */
+/** A node counts the requests of the Pod, or is about to. */
 const isReserved = ({ spec }: StatefulSet, pod: Pod | null): boolean =>
+  pod !== null &&
   spec?.replicas !== 0 &&
-  endOf(pod) !== null &&
-  pod?.metadata?.deletionTimestamp === undefined &&
-  pod?.status?.phase !== 'Failed';
+  !isGated(pod) &&
+  pod.metadata?.deletionTimestamp === undefined &&
+  pod.status?.phase !== 'Failed';
 
 const neverRun = { startedAtMs: 0, exitCode: null, outOfMemory: false };
 
