@@ -18,6 +18,7 @@ import type { TypePlacement } from '../domain/regions/node-placement.ts';
 import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
+import type { Host } from '../domain/regions/host-sizes.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
 import type { ImageFacts } from '../domain/regions/image-facts.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
@@ -36,7 +37,7 @@ export interface Probe {
   /** Total of the host, not free: allocations are counted in the store. */
   capacity: Capacity;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
-  hosts?: readonly Capacity[] | undefined;
+  hosts?: readonly Host[] | undefined;
   devices: {
     kind: 'gpu';
     name: string;
@@ -96,7 +97,7 @@ export interface EngineSpec {
   runtime?: string | undefined;
   /** Nodes of the type in a cluster; other engines ignore it. */
   placement?: TypePlacement | undefined;
-  /** Ignored unless `capabilities.rootDiskLimit` is `hard`; absent: no limit. */
+  /** Ignored where `capabilities.rootDiskLimit` is `none`; absent: no limit. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];
   /**

@@ -24,6 +24,7 @@ import { claimTemplate } from './manifests/device-claim.ts';
 import { headlessService, portsService } from './manifests/instance-services.ts';
 import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
+import type { ClusterFeatures } from './manifests/pod-template.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
 import { isGated } from './state/pod-disruption.ts';
@@ -32,7 +33,7 @@ import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
 
 interface StartContext extends ClusterContext {
-  hasRestartPolicies: boolean;
+  can: ClusterFeatures;
 }
 
 export async function ensureInstance(
@@ -41,7 +42,7 @@ export async function ensureInstance(
   signal: AbortSignal,
 ): Promise<Observation> {
   refuseUnsupported(shared, spec);
-  const context = { ...shared, hasRestartPolicies: await shared.facts.hasRestartPolicies(signal) };
+  const context = { ...shared, can: await shared.facts.features(signal) };
   const { cluster, accounts, installation } = context;
   const name = objectName(spec.id);
   const found = await cluster.get(resources.statefulSets, name, signal);
@@ -73,7 +74,7 @@ export async function ensureInstance(
 }
 
 const setOf = (
-  { installation, settings, hasRestartPolicies }: StartContext,
+  { installation, settings, can }: StartContext,
   spec: EngineSpec,
   replicas: 0 | 1,
   present: StatefulSet | null,
@@ -83,7 +84,7 @@ const setOf = (
     settings,
     replicas,
     hasPullSecret: spec.imageCredentials !== undefined || hadPullSecret(present, spec),
-    hasRestartPolicies,
+    can,
     uid: present?.metadata?.uid,
   });
 

@@ -52,7 +52,7 @@ function podWithDocker(): object {
         privilegedDocker: { image: DOCKER_IMAGE },
       },
       hasPullSecret: false,
-      hasRestartPolicies: true,
+      can: { restartPolicies: true, storageLimits: true },
     },
   );
   const volumes = spec?.volumes?.map((volume) =>

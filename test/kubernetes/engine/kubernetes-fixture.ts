@@ -231,7 +231,7 @@ export async function makeKubernetesFixture({
         settings,
         replicas: 0,
         hasPullSecret: false,
-        hasRestartPolicies: true,
+        can: { restartPolicies: true, storageLimits: true },
       });
       await client.apply(resources.statefulSets, set, deadline());
     },

@@ -156,5 +156,5 @@ test.for([
     pods: {} as ClusterContext['pods'],
     nodes: makeNodeReader(cluster),
   });
-  expect(await facts.hasRestartPolicies(AbortSignal.timeout(10_000))).toBe(given.is);
+  expect((await facts.features(AbortSignal.timeout(10_000))).restartPolicies).toBe(given.is);
 });

@@ -50,6 +50,7 @@ const spec: EngineSpec = {
   memoryMiB: 2_048,
   pidsLimit: 512,
   gpus: 0,
+  rootDiskGB: 20,
   mounts: [
     { source: 'data-4444', target: '/root/dataDisk', readOnly: false },
     { source: 'common', target: '/root/commonData', readOnly: true },
@@ -79,7 +80,7 @@ const setOf = (
       settings: { ...settings, ...more },
       replicas: 1,
       hasPullSecret: false,
-      hasRestartPolicies: true,
+      can: { restartPolicies: true, storageLimits: true },
       ...options,
     },
   );
@@ -100,15 +101,21 @@ describe('an instance', () => {
     const { containers, resources } = setOf().spec?.template.spec ?? {};
     const [main, keeper] = containers ?? [];
     expect(main?.restartPolicy).toBe('Never');
-    expect(resources).toEqual({ limits: main?.resources?.limits, requests: main?.resources?.requests });
+    const size = { cpu: '1500m', memory: '2048Mi' };
+    expect(resources).toEqual({ limits: size, requests: size });
+    expect(main?.resources?.requests).toMatchObject({ ...size, 'ephemeral-storage': '20Gi' });
     expect(keeper).toMatchObject({ image: main?.image, resources: { requests: { cpu: '0', memory: '0' } } });
     expect([keeper?.volumeMounts, keeper?.resources?.claims, keeper?.restartPolicy]).toEqual([
       undefined,
       undefined,
       undefined,
     ]);
-    const older = setOf({}, {}, { hasRestartPolicies: false }).spec?.template.spec;
-    expect(older?.containers).toEqual([{ ...main, restartPolicy: undefined }]);
+    const older = setOf({}, {}, { can: { restartPolicies: false, storageLimits: false } }).spec?.template.spec;
+    const { 'ephemeral-storage': disk, ...limits } = main?.resources?.limits ?? {};
+    expect(disk).toBe('20Gi');
+    expect(older?.containers).toMatchObject([{ resources: { limits } }]);
+    expect(older?.containers[0]).not.toHaveProperty('restartPolicy');
+    expect(older?.containers[0]?.resources?.limits).not.toHaveProperty('ephemeral-storage');
     expect(older?.resources).toBeUndefined();
   });
 

@@ -23,8 +23,15 @@ export interface PodContext {
   settings: KubernetesEngineSettings;
   /** A Secret of the instance has the login of the image's registry. */
   hasPullSecret: boolean;
-  /** The cluster follows the restart policy of a container. */
-  hasRestartPolicies: boolean;
+  can: ClusterFeatures;
+}
+
+/** What server and nodes follow; others ignore or refuse it. */
+export interface ClusterFeatures {
+  /** The restart policy of a container. */
+  restartPolicies: boolean;
+  /** Requests and limits of what a Pod writes outside of volumes. */
+  storageLimits: boolean;
 }
 
 export const CONTROL_FOLDER = '/etc/berth';
@@ -69,10 +76,10 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
 const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
-function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, hasRestartPolicies }: PodContext): PodSpec {
+function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, can }: PodContext): PodSpec {
   const gpus = gpuRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
-  const main = mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [] });
+  const main = mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [], can });
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
@@ -89,7 +96,7 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, hasRestartPolici
       ? { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, gpus) }] }
       : {}),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
-    ...(hasRestartPolicies ? keptContainers(main, docker !== null) : { containers: [main] }),
+    ...(can.restartPolicies ? keptContainers(main, docker !== null) : { containers: [main] }),
     volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
   };
 }
@@ -117,11 +124,13 @@ function noticeHook(spec: EngineSpec, settings: KubernetesEngineSettings): Pick<
 function mainContainer(
   spec: EngineSpec,
   settings: KubernetesEngineSettings,
-  { gpus, dockerMounts }: { gpus: GpuRequest | null; dockerMounts: readonly VolumeMount[] },
+  { gpus, dockerMounts, can }: { gpus: GpuRequest | null; dockerMounts: readonly VolumeMount[]; can: ClusterFeatures },
 ): Container {
   const { cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
   if (gpus?.kind === 'resource') limits[gpus.resource] = String(spec.gpus);
+  // The node ends a Pod that writes more: root disk, console and folders of the Pod together.
+  if (can.storageLimits && spec.rootDiskGB !== undefined) limits['ephemeral-storage'] = `${spec.rootDiskGB}Gi`;
   return {
     name: MAIN_CONTAINER,
     image: spec.imageRef,
