@@ -4,6 +4,6 @@ export interface Disruption {
   text: string;
   /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
   endsAtMs: number;
-  /** The instance used up the memory or the disk of its node. */
-  isOwnUse?: true;
+  /** What the instance used up: memory or disk of its node, or the size of its root disk. */
+  usedUp?: 'node' | 'rootDisk';
 }

@@ -62,6 +62,8 @@ export type Step =
   | { do: 'ensure'; show: Partial<Observed> }
   /** The engine takes the capacity of a spot instance: announce the stop at `atMs`. */
   | { do: 'announceReclaim'; atMs: number; reason: string; show: Partial<Observed> }
+  /** Request the stop of an instance for what its run did. */
+  | { do: 'stop'; cause: Cause; why: object; show: Partial<Observed> }
   /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
   | { do: 'refresh' }
   | { do: 'grow' }
@@ -218,7 +220,9 @@ function planHalt(instance: Instance, observation: PresentObservation, nowMs: nu
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const unknown = planUnknownRun(instance, observation, reasonOfRequest(operation.cause), nowMs);
   if (unknown !== null) return unknown;
-  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
+  // The end of the run says more than the cause of its stop.
+  const why = operation.kind === 'stop' && observed.diagnosis === operation.cause ? observed.diagnosis : '';
+  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : why;
   const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
@@ -405,11 +409,16 @@ const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObserv
 function planDisrupted(
   instance: Instance,
   { running }: PresentObservation,
-  { text, endsAtMs, isOwnUse }: Disruption,
+  { text, endsAtMs, usedUp }: Disruption,
   nowMs: number,
   limits: Limits,
 ): Step {
   const { observed, reclaimAtMs, spec } = instance;
+  if (usedUp === 'rootDisk') {
+    const { rootDiskGB } = spec.type;
+    const show = endedFields(instance, nowMs, 'RootDiskOverSize', overRootDiskText(rootDiskGB, text));
+    return { do: 'stop', cause: 'RootDiskOverSize', why: { rootDiskSizeGB: rootDiskGB }, show };
+  }
   if (spec.isSpot) {
     const atMs = running ? Math.max(nowMs, endsAtMs) : nowMs;
     if (reclaimAtMs !== null && reclaimAtMs <= atMs) return { do: 'rest' };
@@ -417,9 +426,12 @@ function planDisrupted(
   }
   // Until the next run begins.
   if (!hadStarted(observed)) return { do: 'rest', afterMs: limits.engineRetryMs };
-  if (isOwnUse) return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
+  if (usedUp === 'node') return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
   return { do: 'mark', show: endedFields(instance, nowMs, 'Evicted', text) };
 }
+
+const overRootDiskText = (rootDiskGB: number, text: string): string =>
+  `the instance wrote more than the ${rootDiskGB} GB of its root disk, and its node ended it (${text}); the root disk is gone, and the data disk, the shared folder and volumes are kept: write large files there, or resize to a type with a larger root disk, then start it`;
 
 function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;

@@ -42,6 +42,7 @@ export async function ensureInstance(
   signal: AbortSignal,
 ): Promise<Observation> {
   refuseUnsupported(shared, spec);
+  shared.pods.forgetEviction(podName(spec.id));
   const context = { ...shared, can: await shared.facts.features(signal) };
   const { cluster, accounts, installation } = context;
   const name = objectName(spec.id);

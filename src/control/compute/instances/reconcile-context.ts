@@ -14,7 +14,7 @@ import type { Semaphore } from '../../../async/semaphore.ts';
 import type { Variables } from './environment.ts';
 import type { HealthChecks } from './health.ts';
 import { type ImagePulls, releaseCapacity, type CredentialsFor } from '../../regions/ports.ts';
-import type { TaskDeps, RegionDrivers } from '../../kernel/ports.ts';
+import type { StopAutomatically, TaskDeps, RegionDrivers } from '../../kernel/ports.ts';
 import { meteredInstance, type MeteredDeps, followRun } from '../../money/ports.ts';
 import type { NotebookTokens, SshHostKeys } from '../../access/ports.ts';
 import type { HeldDisks } from '../../storage/ports.ts';
@@ -30,6 +30,7 @@ export interface InstanceReconcilerDeps
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
+  stopAutomatically: StopAutomatically;
   variables: Pick<Variables, 'environmentOf' | 'redact'>;
 }
 

@@ -148,6 +148,8 @@ async function executeStep(
       return ensureContainer(context, state, step.show);
     case 'announceReclaim':
       return announceReclaim(context, state, step);
+    case 'stop':
+      return stopForRun(context, state, step);
     case 'refresh':
       return refreshFiles(context, state);
     case 'grow':
@@ -254,5 +256,20 @@ async function announceReclaim(
   await store.write((tx) => writeReclaim(tx, { id, ownerId }, { atMs, reason }, time.now()));
   const state = Object.keys(show).length === 0 ? start : await writeObservation(context, start, { observed: show });
   // The announcement made the row due again.
+  return { state, next: null };
+}
+
+/** Writes the reason first: the stop keeps it. */
+async function stopForRun(
+  context: ReconcileContext,
+  start: InstanceState,
+  { cause, why, show }: Extract<Step, { do: 'stop' }>,
+): Promise<StepResult> {
+  const state = await writeObservation(context, start, { observed: show });
+  const { id, ownerId, generation } = state.instance;
+  await context.deps.stopAutomatically({ id, ownerId }, (instance) =>
+    instance.generation === generation ? { cause, why } : null,
+  );
+  // The stop made the row due again.
   return { state, next: null };
 }

@@ -1,5 +1,6 @@
 /** State of a run, read from its objects. Pure. */
 import { z } from 'zod';
+import type { Disruption } from '../../../domain/compute/disruption.ts';
 import type { NodePort } from '../../../domain/compute/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
@@ -92,13 +93,13 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Null for a StatefulSet that is being removed together with its Pod. */
-export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
+/** `evicted`: how the node ended the Pod before this one, for whose run Berth has not decided yet. */
+export function observationOf(set: StatefulSet, pod: Pod | null, evicted: Disruption | null = null): Observation {
   const nodeAway = awayNodeOf(pod);
   if (nodeAway !== null) return { kind: 'unknown', reason: `the node ${nodeAway} of the instance does not answer` };
   const status = mainStatusOf(pod);
   const docker = dockerStateOf(pod);
-  const disruption = disruptionOf(set, pod);
+  const disruption = evicted ?? disruptionOf(set, pod);
   const common = {
     kind: 'present' as const,
     ...(disruption === null ? {} : { disruption }),
