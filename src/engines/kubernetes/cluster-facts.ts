@@ -175,8 +175,6 @@ function sizeOf({ status }: Node, devices: Probe['devices']): Host {
   };
 }
 
-const OF_NODES = 'the nodes of a cluster set this limit for all Pods';
-
 function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Omit<Capabilities, 'rootDiskLimit'> {
   const { networkPolicies, privilegedDocker, networkImage, userNamespaces, runtimeClasses = [] } = settings;
   return {
@@ -200,7 +198,8 @@ function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Omit
     listenUnix: false,
     whyNoListenUnix: 'files of a Pod that change are mounted by its node, which is no place for sockets of Berth',
     processLimit: false,
-    whyNoProcessLimit: `${OF_NODES} (podPidsLimit)`,
+    whyNoProcessLimit:
+      'the nodes of a cluster set this limit for all Pods (podPidsLimit), and neither a Pod nor Berth, which has no rights over nodes, can read it',
     isolation: {
       kernelLimits: false,
       whyNoKernelLimits: 'limits of the kernel are those of the nodes, which Berth does not set',

@@ -17,7 +17,7 @@ export const keeperContainer = (image: Pick<Container, 'image' | 'imagePullPolic
   // CUDA images say `all`, which can grant every GPU of the node.
   env: [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }],
   resources: {
-    // Less of a processor delays the start by seconds.
+    // The start takes no longer than without limits.
     limits: { cpu: '100m', memory: '16Mi' },
     // The Pod has the size of its type.
     requests: { cpu: '0', memory: '0' },
