@@ -4,6 +4,6 @@ export interface Disruption {
   text: string;
   /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
   endsAtMs: number;
-  /** What the instance used up: memory or disk of its node, or the size of its root disk. */
+  /** Resource used up by the instance: memory or disk of the node, or size of the root disk. */
   usedUp?: 'node' | 'rootDisk';
 }

@@ -9,11 +9,9 @@ import type { Cause } from './operation.ts';
 import {
   nextStatus,
   backOffMs,
-  deadlines,
   diagnoses,
   isLasting,
   permanentReason,
-  phaseDeadlines,
   type Diagnosis,
   type InstanceStatus,
   type Limits,
@@ -28,6 +26,7 @@ import {
   type Observed,
   type RootDiskState,
 } from './instance.ts';
+import { countedFrom, findOverdue } from './start-deadlines.ts';
 import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
@@ -62,7 +61,7 @@ export type Step =
   | { do: 'ensure'; show: Partial<Observed> }
   /** The engine takes the capacity of a spot instance: announce the stop at `atMs`. */
   | { do: 'announceReclaim'; atMs: number; reason: string; show: Partial<Observed> }
-  /** Request the stop of an instance for what its run did. */
+  /** Request a stop because of the run. */
   | { do: 'stop'; cause: Cause; why: object; show: Partial<Observed> }
   /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
   | { do: 'refresh' }
@@ -327,24 +326,6 @@ function planReplacement(instance: Instance, observation: KnownObservation, nowM
   if (usesHost(observation)) return planRestartHalt(instance, observation, nowMs, limits);
   return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
-
-function findOverdue(
-  { observed, requestedAtMs }: Instance,
-  nowMs: number,
-  limits: Limits,
-): { reason: Diagnosis; text: string } | null {
-  if (isLasting(observed.status)) return null;
-  const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
-  if (nowMs - countedFrom(requestedAtMs, observed) <= limits[limit]) return null;
-  const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
-  // The last known cause says more than the wait.
-  return observed.diagnosis === ''
-    ? { reason, text: waited }
-    : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
-}
-
-const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number =>
-  Math.max(requestedAtMs, countedFromMs);
 
 /** Engine events must not shorten the back-off of a container that exits at once. */
 function remainingBackOffMs(

@@ -7,9 +7,9 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { NetworkPolicy, Node, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import type { ObjectList } from '../../kubernetes/object-list.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
-import type { ClusterFacts } from './cluster-facts.ts';
 import { notRunning } from './cluster-faults.ts';
 import { isOwned, objectName, podName } from './manifests/object-names.ts';
+import type { ClusterFeatures } from './manifests/pod-template.ts';
 import type { PodChanges } from './state/pod-changes.ts';
 import { isRunning } from './state/run-state.ts';
 
@@ -29,7 +29,7 @@ export interface ClusterContext {
   installation: string;
   settings: KubernetesEngineSettings;
   pods: PodChanges;
-  facts: ClusterFacts;
+  features: (signal: AbortSignal) => Promise<ClusterFeatures>;
   /** Objects of the installation. */
   lists: OwnedLists;
   /** One change of an instance at a time. */

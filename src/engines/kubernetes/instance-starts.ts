@@ -43,7 +43,7 @@ export async function ensureInstance(
 ): Promise<Observation> {
   refuseUnsupported(shared, spec);
   shared.pods.forgetEviction(podName(spec.id));
-  const context = { ...shared, can: await shared.facts.features(signal) };
+  const context = { ...shared, can: await shared.features(signal) };
   const { cluster, accounts, installation } = context;
   const name = objectName(spec.id);
   const found = await cluster.get(resources.statefulSets, name, signal);

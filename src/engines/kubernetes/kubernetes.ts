@@ -74,7 +74,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     installation,
     settings,
     pods,
-    facts,
+    features: facts.features,
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
     nodes,

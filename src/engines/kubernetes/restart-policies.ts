@@ -1,6 +1,6 @@
 /**
- * Whether a cluster follows the restart policy of a container (Kubernetes 1.35). The answer of the
- * server decides: an older one refuses the field or drops it, and an older kubelet ignores it.
+ * Whether a cluster follows the restart policy of a container (Kubernetes 1.35). Older servers
+ * refuse or drop the field, and older kubelets ignore the policy.
  */
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Node, StatefulSet } from '../../kubernetes/api-objects.ts';

@@ -1,6 +1,6 @@
 /**
  * Used bytes of claims, by `df` in a Pod that mounts them: Berth may run commands in its own Pods,
- * and needs no right over nodes. An instance can answer what it likes about its own disks.
+ * and needs no right over nodes. Root inside an instance can fake the answer.
  */
 import type { Readable } from 'node:stream';
 import { raceAbort } from '../../async/abort.ts';
@@ -18,7 +18,7 @@ const ANSWER_AGE_MS = 300_000;
 const DEADLINE_MS = 10_000;
 const COMMANDS_AT_ONCE = 8;
 const MAX_PODS = 10_000;
-/** A larger file system is that of several disks, as with NFS or folders of a node. */
+/** A larger file system holds several disks, as with NFS or folders of a node. */
 const MAX_SHARE_OF_CLAIM = 1.1;
 
 /** The answers for the paths in their order, each before a line with a dot. */

@@ -73,7 +73,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
       ROUNDS * 240_000,
     );
 
-  test('of a failed start is free once its container has ended, not before', async () => {
+  test('comes back from a failed start once its container has ended, not before', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus, { clock });
     const { instances } = world.running.control;

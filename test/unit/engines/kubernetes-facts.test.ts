@@ -135,7 +135,7 @@ test.for([
   { what: 'drops the field', answers: 'dropped', kubelets: ['v1.36.3'], is: false },
   { what: 'refuses the field', answers: 'refused', kubelets: ['v1.36.3'], is: false },
   { what: 'keeps the field, beside an older node', answers: 'kept', kubelets: ['v1.36.3', 'v1.34.9'], is: false },
-] as const)('a server that $what: containers can be told to end for good: $is', async (given) => {
+] as const)('a server that $what: restart policies of containers are followed: $is', async (given) => {
   const { cluster } = await startApiServer({
     answer({ method, body, query }) {
       if (method === 'GET')

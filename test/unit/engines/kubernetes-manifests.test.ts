@@ -97,7 +97,7 @@ describe('an instance', () => {
     );
   });
 
-  test('never restarts beside a container that only waits, within the size of its type', () => {
+  test('never restarts, and has a container that only waits, within the size of its type', () => {
     const { containers, resources } = setOf().spec?.template.spec ?? {};
     const [main, keeper] = containers ?? [];
     expect(main?.restartPolicy).toBe('Never');

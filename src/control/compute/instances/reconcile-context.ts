@@ -119,8 +119,8 @@ export async function writeObservation(
 }
 
 /**
- * Fails the current operation permanently: the instance rests, with the reason. What uses the host
- * keeps its capacity until it is halted.
+ * Fails the current operation permanently: the instance rests, with the reason. A container in use
+ * keeps the capacity until the halt.
  */
 export async function failInstance(
   context: ReconcileContext,

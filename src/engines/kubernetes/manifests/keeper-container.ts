@@ -1,8 +1,7 @@
 /**
- * Container that only waits beside the instance, whose own container never restarts. It keeps the
- * Pod after the end of the run: its StatefulSet would make another Pod at once, and the last lines
- * of the console would be gone. Its shell is a program of whoever made the image, so it has no
- * mounts, devices or capabilities, and little of everything else. Pure.
+ * Container that only waits. It keeps the Pod after the end of the run: the StatefulSet would make
+ * another at once, without the last lines of the console. Its shell may be any program of the
+ * image, so it has no mounts, devices or capabilities. Pure.
  */
 import type { Container } from './pod-parts.ts';
 

@@ -1,9 +1,9 @@
 /**
  * Pod of an instance, and with it every right of an instance. Pure.
  *
- * A Pod is one run, and Berth decides about another. Where a container can say so, that of the
- * instance never restarts. Older clusters restart it after an end: there the entry point starts the
- * instance once for each Pod, and then only waits.
+ * A Pod is one run, and Berth decides about another. The container of the instance never restarts,
+ * except in clusters before Kubernetes 1.35: there the entry point starts the instance once for
+ * each Pod, and then only waits.
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
@@ -26,11 +26,11 @@ export interface PodContext {
   can: ClusterFeatures;
 }
 
-/** What server and nodes follow; others ignore or refuse it. */
+/** Fields of a Pod for recent servers and nodes. */
 export interface ClusterFeatures {
   /** The restart policy of a container. */
   restartPolicies: boolean;
-  /** Requests and limits of what a Pod writes outside of volumes. */
+  /** Requests and limits of ephemeral storage. */
   storageLimits: boolean;
 }
 
@@ -101,7 +101,7 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, can }: PodContex
   };
 }
 
-/** The Pod has the size of its instance, so that it stays Guaranteed and counts no more in quotas. */
+/** Gives the Pod the size of the instance, for QoS class and quotas. */
 function keptContainers(main: Container, hasDocker: boolean): Pick<PodSpec, 'containers' | 'resources'> {
   const { image, imagePullPolicy, resources } = main;
   const sizeOf = (all: Record<string, string> = {}) => ({ cpu: all['cpu'] ?? '', memory: all['memory'] ?? '' });

@@ -30,10 +30,7 @@ export interface PodChanges {
   listen(listener: (hint: Hint<Pod>) => void, signal: AbortSignal): void;
   /** Whether the server gave a sign of life lately. */
   isHeard(): boolean;
-  /**
-   * How the node ended the Pod before, which its StatefulSet replaced at once, until
-   * `forgetEviction`. Null: it did not, or Berth did not see it.
-   */
+  /** Reads how the node ended the Pod before, until `forgetEviction`; null: not, or unseen. */
   evictionOf(name: string, signal: AbortSignal): Promise<Disruption | null>;
   forgetEviction(name: string): void;
   /** Runs of instances by the name of their Pod, as the watch last saw them. */

@@ -41,8 +41,8 @@ function usedUpOf(text: string): Disruption['usedUp'] | null {
 }
 
 /**
- * How the node ended a Pod that wrote more than its root disk holds, by the events of the Pod: its
- * status says nothing where all containers ended with 0. Null: it did not.
+ * Reads the eviction of a Pod that wrote more than its root disk holds; null: none. Its status says
+ * nothing where all containers ended with 0.
  */
 export function rootDiskEviction(events: readonly ClusterEvent[]): Disruption | null {
   const text = events.find(

@@ -93,7 +93,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** `evicted`: how the node ended the Pod before this one, for whose run Berth has not decided yet. */
+/** Reads the state of a run. `evicted`: how the node ended the Pod before, until Berth decides. */
 export function observationOf(set: StatefulSet, pod: Pod | null, evicted: Disruption | null = null): Observation {
   const nodeAway = awayNodeOf(pod);
   if (nodeAway !== null) return { kind: 'unknown', reason: `the node ${nodeAway} of the instance does not answer` };
