@@ -3,7 +3,8 @@ import type { InstanceId } from '../domain/kernel/ids.ts';
 
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
-  rootDiskLimit: 'hard' | 'none';
+  /** Past the size of a root disk: `hard`: writes fail; `ends`: the engine ends the instance. */
+  rootDiskLimit: 'hard' | 'ends' | 'none';
   /** The root disk and the console of an instance outlive `halt`. Reasons: as `whyNoDocker`. */
   keepsRootDisk: boolean;
   whyNoRootDisk?: string;

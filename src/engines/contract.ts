@@ -18,6 +18,7 @@ import type { TypePlacement } from '../domain/regions/node-placement.ts';
 import type { CardFigures, CardFinding } from '../domain/regions/card-health.ts';
 import type { Capacity, GpuSlice } from '../domain/regions/catalog.ts';
 import type { Disruption } from '../domain/compute/disruption.ts';
+import type { Host } from '../domain/regions/host-sizes.ts';
 import type { EgressPolicies } from '../domain/regions/egress.ts';
 import type { ImageFacts } from '../domain/regions/image-facts.ts';
 import type { InstanceId, UserId } from '../domain/kernel/ids.ts';
@@ -38,7 +39,7 @@ export interface Probe {
   /** Present share of `capacity`, where hosts may be added; absent: all. */
   present?: Capacity | undefined;
   /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
-  hosts?: readonly Capacity[] | undefined;
+  hosts?: readonly Host[] | undefined;
   devices: {
     kind: 'gpu';
     name: string;
@@ -98,7 +99,7 @@ export interface EngineSpec {
   runtime?: string | undefined;
   /** Nodes of the type in a cluster; other engines ignore it. */
   placement?: TypePlacement | undefined;
-  /** Ignored unless `capabilities.rootDiskLimit` is `hard`; absent: no limit. */
+  /** Ignored where `capabilities.rootDiskLimit` is `none`; absent: no limit. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];
   /**
@@ -147,10 +148,8 @@ export type Observation =
       docker?: 'running' | 'stopped';
       /** The engine ends the run, or ended it, without Berth. Absent: it does not. */
       disruption?: Disruption;
-      /** Not running, and still takes the resources of its size, until `halt`. */
+      /** Not running, or not yet, and takes the resources of its size until `halt`. */
       reserved?: true;
-      /** A start is under way, and may run without a further call, until `halt`. */
-      starting?: true;
     };
 
 /** Engine object that carries this installation's label. */

@@ -1,34 +1,48 @@
 /** Disks as claims of a real Kubernetes, whose driver grows volumes online and has snapshots. */
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { DiskId } from '../../src/domain/storage/disk.ts';
 import { resources } from '../../src/kubernetes/api-resources.ts';
 import { openCluster, type Cluster } from '../../src/kubernetes/cluster.ts';
 import { claimManifest, snapshotManifest } from '../../src/storage/claims/claim-manifests.ts';
 import { copySourceName, filesPodName, objectName } from '../../src/storage/claims/claim-names.ts';
-import { makeClaimStorage } from '../../src/storage/claims/claims.ts';
+import { makeClaimStorage, type ClaimOptions } from '../../src/storage/claims/claims.ts';
 import type { DiskFiles, Upload } from '../../src/storage/files.ts';
 import { describeStorage, expectFault, soon, volume } from '../conformance/storage.ts';
 import { applets, image, makeClaimFixture, type ClaimFixture } from './claim-fixture.ts';
 import { startCluster, type Cluster as TestCluster } from './cluster/cluster.ts';
 import { busyboxArchive } from './cluster/image-archive.ts';
 
+const ROLE = path.join(import.meta.dirname, '../../deploy/kubernetes/rbac.yaml');
+
 let machine: TestCluster;
 let cluster: Cluster;
+/** With the rights of the role alone. */
+let berth: Cluster;
 
 beforeAll(async () => {
   machine = await startCluster({ addons: ['storage'] });
   await machine.importImage(await busyboxArchive(image, applets));
   const { apiUrl, ca, token } = machine;
   cluster = await openCluster({ credentials: { kind: 'token', apiUrl, ca, token }, namespace: 'default' });
+  const role = (await readFile(ROLE, 'utf8')).replaceAll(/namespace: berth(-instances)?$/gm, 'namespace: default');
+  await machine.kubectl(['apply', '-f', '-'], role);
+  const ofRole = (await machine.kubectl(['create', 'token', 'berth', '-n', 'default'])).trim();
+  berth = await openCluster({ credentials: { kind: 'token', apiUrl, ca, token: ofRole }, namespace: 'default' });
 });
+
+const fixtureOf = (more: Partial<ClaimOptions> = {}): ClaimFixture =>
+  makeClaimFixture(cluster, { cluster: berth, ...more });
 
 afterAll(async () => {
   cluster?.stop();
+  berth?.stop();
   await machine?.stop();
 });
 
 describeStorage('claims', async () => {
-  const fixture = makeClaimFixture(cluster);
+  const fixture = fixtureOf();
   // Capabilities are known from the first call on.
   await fixture.storage.space();
   return fixture;
@@ -61,7 +75,7 @@ async function withDisk(fixture: ClaimFixture): Promise<DiskId> {
 
 describe('a claim', () => {
   test('is not removed while a Pod mounts it', async () => {
-    const fixture = makeClaimFixture(cluster);
+    const fixture = fixtureOf();
     const disk = await withDisk(fixture);
     await fixture.inside(disk, 'echo kept >note');
     await expectFault(fixture.bare.destroy(disk), 'busy');
@@ -72,8 +86,8 @@ describe('a claim', () => {
   });
 
   test('stays as it is when it is of others: neither used, listed nor removed', async () => {
-    const ours = makeClaimFixture(cluster);
-    const theirs = makeClaimFixture(cluster);
+    const ours = fixtureOf();
+    const theirs = fixtureOf();
     const otherPool = makeClaimStorage({ ...ours.options, pool: 'filesystem' });
     const disk = await withDisk(theirs);
     for (const storage of [ours.storage, otherPool]) {
@@ -86,8 +100,8 @@ describe('a claim', () => {
     expect(await theirs.storage.observe(disk)).toMatchObject({ kind: 'present' });
   });
 
-  test('has the usage that the kubelet measures while a Pod mounts it', async () => {
-    const { storage, inside, leave } = makeClaimFixture(cluster);
+  test('has a usage while a Pod mounts it, without rights over nodes', async () => {
+    const { storage, inside, leave } = fixtureOf();
     const disk = volume();
     await storage.create(disk, 1, soon());
     expect(await storage.usage(disk, soon())).toBeNull();
@@ -99,7 +113,7 @@ describe('a claim', () => {
   });
 
   test('that is being removed is observed, listed, and not used; its removal ends', async () => {
-    const fixture = makeClaimFixture(cluster);
+    const fixture = fixtureOf();
     const { storage } = fixture;
     const disk = await withDisk(fixture);
     const name = objectName(disk);
@@ -116,7 +130,7 @@ describe('a claim', () => {
   });
 
   test('is absent, listed, and completed or removed if a crash cut its copy off', async () => {
-    const fixture = makeClaimFixture(cluster);
+    const fixture = fixtureOf();
     const { storage, options, inside } = fixture;
     const disk = await withDisk(fixture);
     await inside(disk, 'echo first >note && sync');
@@ -141,7 +155,7 @@ describe('a claim', () => {
 describe('files of a claim', () => {
   test('are served by a Pod that ends when it is idle', async () => {
     let nowMs = 0;
-    const fixture = makeClaimFixture(cluster, { filesIdleMs: 60_000, elapsed: () => nowMs });
+    const fixture = fixtureOf({ filesIdleMs: 60_000, elapsed: () => nowMs });
     const { storage } = fixture;
     const disk = await withDisk(fixture);
     const files = await storage.files(disk);
@@ -159,7 +173,7 @@ describe('files of a claim', () => {
   });
 
   test('are served on by a Pod that ended by itself, which another process removes', async () => {
-    const fixture = makeClaimFixture(cluster, { filesIdleMs: 500 });
+    const fixture = fixtureOf({ filesIdleMs: 500 });
     const disk = await withDisk(fixture);
     await (await fixture.storage.files(disk)).makeFolder('a', soon());
     await expect.poll(async () => (await podOf(disk))?.status?.phase, { timeout: 30_000 }).toBe('Succeeded');
@@ -170,7 +184,7 @@ describe('files of a claim', () => {
   });
 
   test('are served while an instance mounts the claim, without the uploads that a crash cut off', async () => {
-    const { storage, inside } = makeClaimFixture(cluster);
+    const { storage, inside } = fixtureOf();
     const disk = volume();
     await storage.create(disk, 1, soon());
     await inside(disk, 'echo half >.berth-upload.1 && ln -s /etc/passwd link && echo hers >hers');
@@ -182,7 +196,7 @@ describe('files of a claim', () => {
   });
 
   test('are refused past the size of the claim, and the disk keeps the rest', async () => {
-    const fixture = makeClaimFixture(cluster);
+    const fixture = fixtureOf();
     const disk = await withDisk(fixture);
     const files = await fixture.storage.files(disk);
     async function* endless(): AsyncGenerator<Uint8Array, void> {
@@ -202,7 +216,7 @@ describe('files of a claim', () => {
   });
 
   test('end with their signal', async () => {
-    const fixture = makeClaimFixture(cluster);
+    const fixture = fixtureOf();
     const disk = await withDisk(fixture);
     const files = await fixture.storage.files(disk);
     const calling = new AbortController();
@@ -222,7 +236,7 @@ describe('a limit of the cluster', () => {
     const fixed = { metadata: { name: 'fixed' }, provisioner, volumeBindingMode: 'Immediate' };
     await cluster.create(resources.storageClasses, fixed, soon());
     onTestFinished(async () => void (await cluster.remove(resources.storageClasses, 'fixed', soon())));
-    const { storage } = makeClaimFixture(cluster, { storageClass: 'fixed', snapshotClass: 'none' });
+    const { storage } = fixtureOf({ storageClass: 'fixed', snapshotClass: 'none' });
     const disk = volume();
     await storage.create(disk, 1, soon());
     expect(await cluster.get(resources.claims, objectName(disk), soon())).toMatchObject({ status: { phase: 'Bound' } });
@@ -243,7 +257,7 @@ describe('a limit of the cluster', () => {
     onTestFinished(async () => void (await cluster.remove(resources.quotas, 'small', soon())));
     const isCounted = async () => (await cluster.get(resources.quotas, 'small', soon()))?.status?.used !== undefined;
     await expect.poll(isCounted, { timeout: 20_000 }).toBe(true);
-    const { storage } = makeClaimFixture(cluster);
+    const { storage } = fixtureOf();
     const disk = volume();
     await storage.create(disk, 2, soon());
     await expectFault(storage.create(volume(), 2, soon()), 'full');
@@ -252,7 +266,7 @@ describe('a limit of the cluster', () => {
   });
 
   test('names the storage classes that there are instead of a missing one', async () => {
-    const storage = makeClaimStorage({ ...makeClaimFixture(cluster).options, storageClass: 'missing' });
+    const storage = makeClaimStorage({ ...fixtureOf().options, storageClass: 'missing' });
     await expect(storage.space()).rejects.toThrow('the cluster has no storage class missing; it has disk');
     await expect(storage.create(volume(), 1, soon())).rejects.toThrow('no storage class missing');
   });
@@ -261,7 +275,7 @@ describe('a limit of the cluster', () => {
     const credentials = { kind: 'token', apiUrl: 'https://127.0.0.1:1', ca: machine.ca, token: 'none' } as const;
     const away = await openCluster({ credentials, namespace: 'default' });
     onTestFinished(() => away.stop());
-    const storage = makeClaimStorage({ ...makeClaimFixture(cluster).options, cluster: away });
+    const storage = makeClaimStorage({ ...fixtureOf().options, cluster: away });
     expect(await storage.observe(volume())).toMatchObject({
       kind: 'unknown',
       reason: expect.stringContaining('does not answer'),

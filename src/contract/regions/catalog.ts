@@ -66,7 +66,7 @@ const offeredVolumeType = answer('RegionVolumeType', {
   usage: z
     .enum(['instant', 'walk', 'mounted'])
     .describe(
-      '`instant`: read from the file system; `walk`: sum of the files; `mounted`: known while an instance mounts it',
+      '`instant`: read from the file system; `walk`: sum of the files; `mounted`: known while an instance mounts it, if its file system is its own',
     ),
   copies: z
     .enum(consistencies)

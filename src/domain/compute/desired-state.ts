@@ -59,8 +59,12 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
     sshFront: false,
   } as const;
   switch (action) {
-    case 'stop':
-      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...cleared, phase: 'Stopping' } };
+    case 'stop': {
+      // The end of the run says more than the cause of its stop.
+      const { diagnosis, diagnosisMessage } = observed.diagnosis === cause ? observed : cleared;
+      const stopping = { ...cleared, phase: 'Stopping', diagnosis, diagnosisMessage } as const;
+      return { ...next, desired: 'stopped', mustHalt: false, observed: stopping };
+    }
     case 'start':
       return {
         ...next,

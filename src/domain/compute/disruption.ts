@@ -4,6 +4,6 @@ export interface Disruption {
   text: string;
   /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
   endsAtMs: number;
-  /** The instance used up the memory or the disk of its node. */
-  isOwnUse?: true;
+  /** Resource used up by the instance: memory or disk of the node, or size of the root disk. */
+  usedUp?: 'node' | 'rootDisk';
 }

@@ -17,7 +17,7 @@ import {
 } from './instance.ts';
 import { SSH_PORT } from '../access/port-access.ts';
 
-export type RootDiskLimit = 'hard' | 'none';
+export type RootDiskLimit = 'hard' | 'ends' | 'none';
 
 /** Ports of an instance: those asked for, and always ssh. */
 export const withSsh = (ports: readonly number[]): number[] => [SSH_PORT, ...ports.filter((port) => port !== SSH_PORT)];

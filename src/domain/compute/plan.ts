@@ -9,11 +9,9 @@ import type { Cause } from './operation.ts';
 import {
   nextStatus,
   backOffMs,
-  deadlines,
   diagnoses,
   isLasting,
   permanentReason,
-  phaseDeadlines,
   type Diagnosis,
   type InstanceStatus,
   type Limits,
@@ -28,6 +26,7 @@ import {
   type Observed,
   type RootDiskState,
 } from './instance.ts';
+import { countedFrom, findOverdue } from './start-deadlines.ts';
 import { endingSince, reasonOfRequest } from './start-outcomes.ts';
 
 /** The engine's `Observation` of the container, plus whether its software answers. */
@@ -43,7 +42,6 @@ export type InstanceObservation =
       docker?: 'running' | 'stopped';
       disruption?: Disruption;
       reserved?: true;
-      starting?: true;
       /** Absent: not asked. */
       answers?: boolean;
       /** Time of a reading by which it lacks a GPU; null: it has all; absent: not known. */
@@ -63,6 +61,8 @@ export type Step =
   | { do: 'ensure'; show: Partial<Observed> }
   /** The engine takes the capacity of a spot instance: announce the stop at `atMs`. */
   | { do: 'announceReclaim'; atMs: number; reason: string; show: Partial<Observed> }
+  /** Request a stop because of the run. */
+  | { do: 'stop'; cause: Cause; why: object; show: Partial<Observed> }
   /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
   | { do: 'refresh' }
   | { do: 'grow' }
@@ -159,7 +159,7 @@ function planRootDisk(instance: Instance, observation: KnownObservation): Step |
 
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (observation.kind === 'present' && mayRun(observation)) return planHalt(instance, observation, nowMs, limits);
+  if (observation.kind === 'present' && usesHost(observation)) return planHalt(instance, observation, nowMs, limits);
   // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
@@ -179,16 +179,15 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 }
 
 /** The Docker sidecar may outlive a main process that exited. */
-const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
+export const usesHost = ({ running, docker, reserved }: PresentObservation): boolean =>
   running || docker === 'running' || reserved === true;
-const mayRun = (seen: PresentObservation): boolean => usesHost(seen) || seen.starting === true;
 
 /** Whether it uses the host after the end of its run, or while it waits for the next one. */
 function usesHostUnpaid({ waitsSinceMs, notBeforeMs }: Instance, observation: PresentObservation): boolean {
-  if (waitsSinceMs !== null || notBeforeMs !== null) return mayRun(observation);
+  if (waitsSinceMs !== null || notBeforeMs !== null) return usesHost(observation);
   const { running, exitCode, docker, disruption, reserved } = observation;
-  // A Pod that starts has a sidecar before an exit code; a disruption ends both.
-  return reserved === true || (!running && exitCode !== null && !disruption && docker === 'running');
+  // A Pod that starts has its resources and a sidecar before an exit code; a disruption ends both.
+  return exitCode !== null && (reserved === true || (!running && !disruption && docker === 'running'));
 }
 
 /** Reason shown while stopped; '' if a caller asked for the stop. */
@@ -220,7 +219,9 @@ function planHalt(instance: Instance, observation: PresentObservation, nowMs: nu
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const unknown = planUnknownRun(instance, observation, reasonOfRequest(operation.cause), nowMs);
   if (unknown !== null) return unknown;
-  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
+  // The end of the run says more than the cause of its stop.
+  const why = operation.kind === 'stop' && observed.diagnosis === operation.cause ? observed.diagnosis : '';
+  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : why;
   const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
@@ -326,24 +327,6 @@ function planReplacement(instance: Instance, observation: KnownObservation, nowM
   return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
 
-function findOverdue(
-  { observed, requestedAtMs }: Instance,
-  nowMs: number,
-  limits: Limits,
-): { reason: Diagnosis; text: string } | null {
-  if (isLasting(observed.status)) return null;
-  const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
-  if (nowMs - countedFrom(requestedAtMs, observed) <= limits[limit]) return null;
-  const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
-  // The last known cause says more than the wait.
-  return observed.diagnosis === ''
-    ? { reason, text: waited }
-    : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
-}
-
-const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number =>
-  Math.max(requestedAtMs, countedFromMs);
-
 /** Engine events must not shorten the back-off of a container that exits at once. */
 function remainingBackOffMs(
   { observed, attempts }: Instance,
@@ -407,11 +390,16 @@ const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObserv
 function planDisrupted(
   instance: Instance,
   { running }: PresentObservation,
-  { text, endsAtMs, isOwnUse }: Disruption,
+  { text, endsAtMs, usedUp }: Disruption,
   nowMs: number,
   limits: Limits,
 ): Step {
   const { observed, reclaimAtMs, spec } = instance;
+  if (usedUp === 'rootDisk') {
+    const { rootDiskGB } = spec.type;
+    const show = endedFields(instance, nowMs, 'RootDiskOverSize', overRootDiskText(rootDiskGB, text));
+    return { do: 'stop', cause: 'RootDiskOverSize', why: { rootDiskSizeGB: rootDiskGB }, show };
+  }
   if (spec.isSpot) {
     const atMs = running ? Math.max(nowMs, endsAtMs) : nowMs;
     if (reclaimAtMs !== null && reclaimAtMs <= atMs) return { do: 'rest' };
@@ -419,9 +407,12 @@ function planDisrupted(
   }
   // Until the next run begins.
   if (!hadStarted(observed)) return { do: 'rest', afterMs: limits.engineRetryMs };
-  if (isOwnUse) return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
+  if (usedUp === 'node') return planRestart(instance, 'ContainerExited', text, instance.attempts + 1, nowMs, limits);
   return { do: 'mark', show: endedFields(instance, nowMs, 'Evicted', text) };
 }
+
+const overRootDiskText = (rootDiskGB: number, text: string): string =>
+  `the instance wrote more than the ${rootDiskGB} GB of its root disk, and its node ended it (${text}); the root disk is gone, and the data disk, the shared folder and volumes are kept: write large files there, or resize to a type with a larger root disk, then start it`;
 
 function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;

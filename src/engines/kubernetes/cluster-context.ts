@@ -9,6 +9,7 @@ import type { ObjectList } from '../../kubernetes/object-list.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { notRunning } from './cluster-faults.ts';
 import { isOwned, objectName, podName } from './manifests/object-names.ts';
+import type { ClusterFeatures } from './manifests/pod-template.ts';
 import type { PodChanges } from './state/pod-changes.ts';
 import { isRunning } from './state/run-state.ts';
 
@@ -28,6 +29,7 @@ export interface ClusterContext {
   installation: string;
   settings: KubernetesEngineSettings;
   pods: PodChanges;
+  features: (signal: AbortSignal) => Promise<ClusterFeatures>;
   /** Objects of the installation. */
   lists: OwnedLists;
   /** One change of an instance at a time. */

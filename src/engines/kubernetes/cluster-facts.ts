@@ -3,10 +3,11 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { Node } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
-import { countGpus, gpusByName, type Capacity } from '../../domain/regions/catalog.ts';
-import { largestHosts } from '../../domain/regions/host-sizes.ts';
+import { countGpus, gpusByName } from '../../domain/regions/catalog.ts';
+import { largestHosts, type Host } from '../../domain/regions/host-sizes.ts';
 import { isLocalRef } from '../../domain/regions/image-ref.ts';
 import { addCapacity, zeroCapacity } from '../../domain/regions/placement.ts';
+import { BYTES_PER_GB } from '../../domain/storage/disk.ts';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
@@ -15,6 +16,8 @@ import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import { grownCapacity, nodeOf } from './cluster-growth.ts';
 import type { ClusterContext } from './cluster-context.ts';
+import type { ClusterFeatures } from './manifests/pod-template.ts';
+import { followRestartPolicies, takesRestartPolicies } from './restart-policies.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
@@ -30,18 +33,29 @@ export interface ClusterFacts {
   probe(signal: AbortSignal): Promise<Probe>;
   /** Whether a node reports the image. */
   hasImage(ref: string, signal: AbortSignal): Promise<boolean>;
+  features(signal: AbortSignal): Promise<ClusterFeatures>;
 }
 
 const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
 
-export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: ClusterContext): ClusterFacts {
+export function makeClusterFacts({
+  cluster,
+  settings,
+  pods,
+  nodes: allNodes,
+}: Pick<ClusterContext, 'cluster' | 'settings' | 'pods' | 'nodes'>): ClusterFacts {
   const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
     (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
   );
+  const serverTakes = remember(VERSION_MS, (signal: AbortSignal) => takesRestartPolicies(cluster, signal));
   return {
+    async features(signal) {
+      const [isTaken, all] = await Promise.all([serverTakes(signal), nodes(signal)]);
+      return { restartPolicies: isTaken && followRestartPolicies(all), storageLimits: limitStorage(all) };
+    },
     async probe(signal) {
       // A watch proves that the server answers. One that is not heard does not say why.
       if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
@@ -141,26 +155,29 @@ export function probeOf(
     localImages: localImagesOf(nodes),
     capabilities: {
       ...capabilitiesOf(settings, countGpus(capacity.gpus) > 0),
+      rootDiskLimit: limitStorage(all) ? 'ends' : 'none',
       ...(claimable.why === undefined ? {} : { whyNoGpus: claimable.why }),
     },
   };
 }
 
-function sizeOf({ status }: Node, devices: Probe['devices']): Capacity {
-  const { cpu = '0', memory = '0' } = status?.allocatable ?? {};
+/** Nodes without such limits report no such resource. */
+const limitStorage = (nodes: readonly Node[]): boolean =>
+  nodes.every(({ status }) => status?.allocatable?.['ephemeral-storage'] !== undefined);
+
+function sizeOf({ status }: Node, devices: Probe['devices']): Host {
+  const { cpu = '0', memory = '0', 'ephemeral-storage': storage } = status?.allocatable ?? {};
   return {
     cpuMilli: milliOf(cpu),
     memoryMiB: Math.floor(quantityOf(memory) / MIB),
+    ...(storage === undefined ? {} : { rootDiskGB: Math.floor(quantityOf(storage) / BYTES_PER_GB) }),
     gpus: gpusByName(devices),
   };
 }
 
-const OF_NODES = 'the nodes of a cluster set this limit for all Pods';
-
-function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capabilities {
+function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Omit<Capabilities, 'rootDiskLimit'> {
   const { networkPolicies, privilegedDocker, networkImage, userNamespaces, runtimeClasses = [] } = settings;
   return {
-    rootDiskLimit: 'none',
     keepsRootDisk: false,
     whyNoRootDisk: 'the root disk of a Pod ends with the Pod; keep files on the data disk or on volumes',
     ...(privilegedDocker === undefined
@@ -181,7 +198,8 @@ function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capa
     listenUnix: false,
     whyNoListenUnix: 'files of a Pod that change are mounted by its node, which is no place for sockets of Berth',
     processLimit: false,
-    whyNoProcessLimit: `${OF_NODES} (podPidsLimit)`,
+    whyNoProcessLimit:
+      'the nodes of a cluster set this limit for all Pods (podPidsLimit), and neither a Pod nor Berth, which has no rights over nodes, can read it',
     isolation: {
       kernelLimits: false,
       whyNoKernelLimits: 'limits of the kernel are those of the nodes, which Berth does not set',

@@ -39,6 +39,7 @@ export async function haltInstance(
     signal,
   );
   const end = pod === null ? null : await endOfRemoved(context, id, pod, signal);
+  pods.forgetEviction(podName(id));
   if (end === null) return;
   const ended = { [annotations.lastRun]: JSON.stringify(end), [annotations.lastConsole]: console };
   const metadata = { uid: set.metadata?.uid, annotations: ended };
@@ -123,6 +124,7 @@ export async function removeInstance(
     const gone = (now: Pod | null): true | undefined => (now?.metadata?.uid === pod.metadata?.uid ? undefined : true);
     await pods.until(podName(id), gone, signal);
   }
+  pods.forgetEviction(podName(id));
   return (set ?? pod)?.metadata?.labels?.[labels.owner] ?? null;
 }
 

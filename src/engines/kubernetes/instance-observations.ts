@@ -26,15 +26,23 @@ interface Lists {
   pods: Map<string | undefined, Pod>;
 }
 
-export function makeObserve(context: Pick<ClusterContext, 'cluster' | 'installation' | 'stopping'>): Engine['observe'] {
-  const { cluster, installation, stopping } = context;
+export interface ObserveContext extends Pick<ClusterContext, 'cluster' | 'installation' | 'stopping'> {
+  pods: Pick<ClusterContext['pods'], 'evictionOf'>;
+}
+
+export function makeObserve(context: ObserveContext): Engine['observe'] {
+  const { cluster, installation, pods: changes, stopping } = context;
   let listed = 0;
   let reading: Promise<unknown> = Promise.resolve();
   let joined: { ids: Set<InstanceId>; answers: Promise<Map<InstanceId, Observation>> } | undefined;
 
   async function byName(id: InstanceId, signal: AbortSignal): Promise<Observation> {
-    const [set, pod] = await Promise.all([ownSet(context, id, signal), ownPod(context, id, signal)]);
-    return set === null ? { kind: 'absent' } : observationOf(set, pod);
+    const [set, pod, evicted] = await Promise.all([
+      ownSet(context, id, signal),
+      ownPod(context, id, signal),
+      changes.evictionOf(podName(id), signal),
+    ]);
+    return set === null ? { kind: 'absent' } : observationOf(set, pod, evicted);
   }
 
   async function lists(signal: AbortSignal): Promise<Lists> {
@@ -50,20 +58,19 @@ export function makeObserve(context: Pick<ClusterContext, 'cluster' | 'installat
     };
   }
 
-  function fromLists({ sets, pods }: Lists, id: InstanceId): Observation {
+  async function fromLists({ sets, pods }: Lists, id: InstanceId, signal: AbortSignal): Promise<Observation> {
     const set = sets.get(objectName(id));
     if (set === undefined || !isOwned(set.metadata, installation, 'instance', id)) return { kind: 'absent' };
-    return observationOf(set, pods.get(podName(id)) ?? null);
+    return observationOf(set, pods.get(podName(id)) ?? null, await changes.evictionOf(podName(id), signal));
   }
 
   async function read(ids: ReadonlySet<InstanceId>): Promise<Map<InstanceId, Observation>> {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(LIST_MS)]);
     if (ids.size > Math.max(MAX_BY_NAME, listed * SHARE_BY_NAME)) {
       const both = await lists(signal);
-      return new Map([...ids].map((id) => [id, fromLists(both, id)]));
+      return answersOf(ids, (id) => fromLists(both, id, signal));
     }
-    const answers = await Promise.all([...ids].map(async (id) => [id, await byName(id, signal)] as const));
-    return new Map(answers);
+    return answersOf(ids, (id) => byName(id, signal));
   }
 
   /** After the read before it: a thousand starts share few lists. */
@@ -96,3 +103,9 @@ export function makeObserve(context: Pick<ClusterContext, 'cluster' | 'installat
     }
   };
 }
+
+const answersOf = async (
+  ids: ReadonlySet<InstanceId>,
+  answer: (id: InstanceId) => Promise<Observation>,
+): Promise<Map<InstanceId, Observation>> =>
+  new Map(await Promise.all([...ids].map(async (id) => [id, await answer(id)] as const)));

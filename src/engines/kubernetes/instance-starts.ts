@@ -25,6 +25,7 @@ import { headlessService, portsService } from './manifests/instance-services.ts'
 import { instanceSet } from './manifests/instance-set.ts';
 import { disruptionBudget, isProtected } from './manifests/node-protection.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
+import type { ClusterFeatures } from './manifests/pod-template.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { nodeFault } from './pending-nodes.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
@@ -33,12 +34,18 @@ import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
 
+interface StartContext extends ClusterContext {
+  can: ClusterFeatures;
+}
+
 export async function ensureInstance(
-  context: ClusterContext,
+  shared: ClusterContext,
   spec: EngineSpec,
   signal: AbortSignal,
 ): Promise<Observation> {
-  refuseUnsupported(context, spec);
+  refuseUnsupported(shared, spec);
+  shared.pods.forgetEviction(podName(spec.id));
+  const context = { ...shared, can: await shared.features(signal) };
   const { cluster, accounts, installation } = context;
   const name = objectName(spec.id);
   const found = await cluster.get(resources.statefulSets, name, signal);
@@ -72,7 +79,7 @@ export async function ensureInstance(
 }
 
 const setOf = (
-  { installation, settings }: ClusterContext,
+  { installation, settings, can }: StartContext,
   spec: EngineSpec,
   replicas: 0 | 1,
   present: StatefulSet | null,
@@ -82,6 +89,7 @@ const setOf = (
     settings,
     replicas,
     hasPullSecret: spec.imageCredentials !== undefined || hadPullSecret(present, spec),
+    can,
     uid: present?.metadata?.uid,
   });
 
@@ -136,7 +144,7 @@ interface Running {
 }
 
 /** A running instance: new generation and control files. */
-async function refresh(context: ClusterContext, { spec, set, pod, signal }: Running): Promise<Observation> {
+async function refresh(context: StartContext, { spec, set, pod, signal }: Running): Promise<Observation> {
   const { cluster, accounts } = context;
   refuseOtherPorts(spec, set);
   await accounts.run(spec.ownerId, () => ensureAccountNetwork(context, spec.ownerId, signal), signal);
@@ -204,7 +212,7 @@ async function applyParts(
 
 /** Waits for a container that runs or has run. */
 async function run(
-  context: ClusterContext,
+  context: StartContext,
   { spec, set, isStarting }: { spec: EngineSpec; set: StatefulSet; isStarting: boolean },
   signal: AbortSignal,
 ): Promise<Observation> {

@@ -66,21 +66,24 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     pods: listOf(resources.pods, ours),
     policies: listOf(resources.networkPolicies, ownedSelector(installation, 'network')),
   };
+  const pods = makePodChanges(cluster, installation, stopping.signal, onTrouble);
+  const nodes = makeNodeReader(cluster);
+  const facts = makeClusterFacts({ cluster, settings, pods, nodes });
   const context: ClusterContext = {
     cluster,
     lists,
     installation,
     settings,
-    pods: makePodChanges(cluster, installation, stopping.signal, onTrouble),
+    pods,
+    features: facts.features,
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
-    nodes: makeNodeReader(cluster),
+    nodes,
     egress: { policies: null },
     gatewayPorts,
     log,
     stopping: stopping.signal,
   };
-  const facts = makeClusterFacts(context);
 
   /** Lists show a change of ours at once. */
   const changing = async <T>(verb: () => Promise<T>): Promise<T> => {

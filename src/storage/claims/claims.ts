@@ -41,7 +41,7 @@ export interface ClaimOptions extends ClaimClass, ClassNames {
   filesIdleMs?: number;
   /** Monotonic milliseconds. */
   elapsed?: () => number;
-  /** Age of a kubelet's report that is still used. */
+  /** Age of an answer about usage that is still used. */
   usageAgeMs?: number;
 }
 
@@ -57,7 +57,7 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
   const lists = options.lists ?? makeClaimLists(cluster, options.installation, elapsed);
   const pods = makeFilesPods({ cluster, owner: options, pods: lists.pods, image, placement, idleMs, elapsed });
   const copies = makeClaimCopies({ cluster, claimClass: options, facts, pods, elapsed });
-  const usage = makeClaimUsage(cluster, lists.pods, { elapsed, ageMs: options.usageAgeMs });
+  const usage = makeClaimUsage(cluster, lists, { elapsed, ageMs: options.usageAgeMs });
   const context: ClaimContext = { cluster, at: options, facts, pods, copies };
 
   /** A change makes lists old, also one that fails. */

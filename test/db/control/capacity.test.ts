@@ -2,7 +2,6 @@
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { instanceId } from '../../../src/domain/kernel/ids.ts';
 import { expectRefused } from './access-fixture.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -74,7 +73,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
       ROUNDS * 240_000,
     );
 
-  test('is held by no container of a failed start that waits for it again', async () => {
+  test('comes back from a failed start once its container has ended, not before', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus, { clock });
     const { instances } = world.running.control;
@@ -85,17 +84,10 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     await world.until(one.instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'WaitReady');
     clock.aheadMs += quickLimits.readyDeadlineMs + 1_000;
     await world.until(one.instanceId, hasStatus('StartingFailed'));
-    const other = await instances.launch(world.caller, world.of('cpu.2'), null);
-    await world.until(other.instanceId, hasStatus('Running'));
-    await instances.start(world.caller, one, null, A_DAY_MS);
+    const other = await instances.launch(world.caller, world.of('cpu.2'), null, A_DAY_MS);
+    expect(await world.capacityQueue()).toEqual([other.instanceId]);
     world.engine.misbehave(undefined);
-    const id = instanceId(one.instanceId);
-    await eventually(async () => {
-      const seen = (await world.engine.observe([id], AbortSignal.timeout(60_000))).get(id);
-      return seen?.kind === 'present' && !seen.running;
-    });
-    expect(await world.capacityQueue()).toEqual([one.instanceId]);
-    await instances.terminate(world.caller, one, null);
+    await world.until(other.instanceId, hasStatus('Running'));
     await settled(world);
     await expectConsistent(world);
   });

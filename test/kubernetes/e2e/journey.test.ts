@@ -100,7 +100,7 @@ test('refuses what a cluster cannot do with its reason, before anything is made'
   await expect(scene.launch(client, { instanceTypeId: huge })).rejects.toThrow(/fits on no host of region cluster/);
   const gpu = await scene.createType({ name: 'gpu', gpuNum: 1, gpuName: 'A100' });
   await expect(scene.launch(client, { instanceTypeId: gpu })).rejects.toThrow(
-    /gpu \(1 CPU cores, 1 GB of memory and 1 GPU \(A100\)\) fits on no host.* and no GPU/,
+    /gpu \(1 CPU cores, 1 GB of memory, a root disk of \d+ GB and 1 GPU \(A100\)\) fits on no host.* and no GPU/,
   );
   const withDocker = {
     extraDataDiskSizeDB: 0,

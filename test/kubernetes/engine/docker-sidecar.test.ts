@@ -52,6 +52,7 @@ function podWithDocker(): object {
         privilegedDocker: { image: DOCKER_IMAGE },
       },
       hasPullSecret: false,
+      can: { restartPolicies: true, storageLimits: true },
     },
   );
   const volumes = spec?.volumes?.map((volume) =>

@@ -226,7 +226,13 @@ export async function makeKubernetesFixture({
         settings,
       };
       await client.apply(resources.networkPolicies, accountPolicy(rules), deadline());
-      const set = instanceSet(spec, { installation, settings, replicas: 0, hasPullSecret: false });
+      const set = instanceSet(spec, {
+        installation,
+        settings,
+        replicas: 0,
+        hasPullSecret: false,
+        can: { restartPolicies: true, storageLimits: true },
+      });
       await client.apply(resources.statefulSets, set, deadline());
     },
     async stopOutside(id) {

@@ -1,6 +1,7 @@
 /** What a cluster refuses or does on its own: the reason reaches the instance. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { podName } from '../../../src/engines/kubernetes/manifests/object-names.ts';
+import { MAIN_CONTAINER, podName } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { resources } from '../../../src/kubernetes/api-resources.ts';
 import {
   deadline,
@@ -100,15 +101,17 @@ describe('a Pod', () => {
     expect(after.startedAtMs).toBeGreaterThanOrEqual(before.startedAtMs);
   });
 
-  test('that ends waits for us, whatever the cluster restarts', async () => {
+  test('that ends waits for us, and its container never runs again', async () => {
     const spec = subject.spec({ start: 'failing' });
     await subject.ensure(spec);
-    const restarted = async (): Promise<boolean> => {
+    const main = async () => {
       const pod = await fixture.client.get(resources.pods, podName(spec.id), deadline());
-      const [status] = pod?.status?.containerStatuses ?? [];
-      return status?.state?.running !== undefined && status.restartCount > 0;
+      return pod?.status?.containerStatuses?.find(({ name }) => name === MAIN_CONTAINER);
     };
-    await subject.until('the container was restarted', restarted);
+    await subject.until('the container has ended', async () => (await main())?.state?.terminated !== undefined);
+    // A restart comes within a second, or after a back-off of ten.
+    await delay(12_000);
+    expect(await main()).toMatchObject({ restartCount: 0, state: { terminated: { exitCode: 3 } } });
     expect(await subject.observe(spec.id)).toMatchObject({ running: false, exitCode: 3 });
     await expectFault(subject.exec(spec.id, 'true'), 'not_found');
     const lines = await Array.fromAsync(await fixture.engine.logs(spec.id, 'console', {}, deadline()));

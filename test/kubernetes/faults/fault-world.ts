@@ -24,7 +24,7 @@ trap 'exit 0' TERM
 while :; do sleep 1 & wait $!; done
 `;
 const prices = { tidePerHour: 0.05, perHour: 60, perDay: 2, perWeek: 12, perMonth: 40 };
-const size = { cpuCores: 1, memoryGB: 1, gpuNum: 0, gpuName: '', rootDiskGB: 5, dataDiskGB: 1, runtime: '' };
+const size = { cpuCores: 1, memoryGB: 1, gpuNum: 0, gpuName: '', rootDiskGB: 1, dataDiskGB: 1, runtime: '' };
 
 /** A cluster with the namespace, role and image of the region. */
 export async function startFaultCluster(): Promise<Cluster> {

@@ -1,4 +1,5 @@
 /** Runs that the cluster takes away or that nobody sees: drains, deleted Pods, lost nodes. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../../fixtures/control.ts';
 import type { Cluster } from '../cluster/cluster.ts';
@@ -116,5 +117,45 @@ test('a lost node makes its instances wait with the reason, and they run on when
   const charged = await scene.charged(id);
   expect(charged, 'the same run is paid as one').toHaveLength(1);
   expect(charged[0]?.closedAtMs).toBeNull();
+  await scene.end(id);
+});
+
+test('an ended run leaves no process while Berth is away, and its last lines are there when it is back', async () => {
+  const scene = await makeFaultWorld(cluster);
+  const id = await scene.run();
+  const before = await uidOf(id);
+  await scene.world.running.stop();
+  const main = (field: string): Promise<string> =>
+    podField(cluster, podOf(id), `{.status.containerStatuses[?(@.name=="main")].${field}}`);
+  // Root inside removes whatever a restarted container could know the end by.
+  const script = 'rm -rf /run/berth-pod/*; echo last >/proc/1/fd/1; kill -TERM 1';
+  await cluster.kubectl(['exec', '-n', NAMESPACE, podOf(id), '-c', 'main', '--', 'sh', '-c', script]).catch(() => '');
+  await eventually(async () => (await main('state.terminated.exitCode')) === '0');
+  // A restart comes within a second, or after a back-off of ten.
+  await delay(15_000);
+  expect(await Promise.all([main('restartCount'), main('state.running'), uidOf(id)])).toEqual(['0', '', before]);
+  await scene.world.again();
+  await eventually(async () => (await scene.charged(id)).length === 2);
+  await scene.untilStatus(id, 'Running');
+  const set = ['get', 'statefulset', id, '-n', NAMESPACE, '-o', 'jsonpath={.metadata.annotations}'];
+  expect(await cluster.kubectl(set)).toMatch(/berth.last-console.*last/);
+  expectOneOfEach(await scene.objects(id));
+  await scene.end(id);
+});
+
+test('an instance that writes more than its root disk holds is stopped with the reason, paid until then', async () => {
+  const scene = await makeFaultWorld(cluster);
+  const id = await scene.run();
+  const write = 'dd if=/dev/zero of=/root/large bs=1048576 count=1200';
+  await cluster.kubectl(['exec', '-n', NAMESPACE, podOf(id), '-c', 'main', '--', 'sh', '-c', write]);
+  const { instanceRuntimeInfo } = await scene.untilStatus(id, 'Stopped');
+  expect(instanceRuntimeInfo).toMatchObject({
+    diagnosisReason: 'RootDiskOverSize',
+    diagnosisMessage: expect.stringMatching(/more than the 1 GB of its root disk.*ephemeral.*volumes are kept/),
+  });
+  const charged = await scene.charged(id);
+  expect(charged).toHaveLength(1);
+  expect(charged[0]?.closedAtMs).not.toBeNull();
+  await eventually(async () => (await podField(cluster, podOf(id), '{.metadata.uid}')) === '');
   await scene.end(id);
 });

@@ -9,6 +9,7 @@ const host = (cpu: number, memoryGB: number, gpus = 0, gpuName = gpus > 0 ? 'A10
   gpus: gpus === 0 ? {} : { [gpuName]: gpus },
 });
 const type = (cpuCores: number, memoryGB: number, gpuCount = 0, gpuName = gpuCount > 0 ? 'A100' : '') => ({
+  rootDiskGB: 20,
   cpuCores,
   memoryGB,
   gpuCount,
@@ -33,6 +34,21 @@ describe('a type fits', () => {
     expect(fitsOneHost(type(20, 8), hosts)).toBe(false);
     expect(fitsOneHost(type(4, 32), []), 'without a host').toBe(false);
     expect(fitsOneHost(type(400, 3200), null), 'capacity alone decides').toBe(true);
+  });
+
+  test('on hosts with space for its root disk alone', () => {
+    const [small, large] = [
+      { ...host(16, 64), rootDiskGB: 19 },
+      { ...host(4, 8), rootDiskGB: 20 },
+    ];
+    expect(largestHosts([large, small])).toEqual([small, large]);
+    expect(largestHosts([small, { ...small, rootDiskGB: 100 }, host(1, 1)])).toEqual([
+      { ...small, rootDiskGB: 100 },
+      host(1, 1),
+    ]);
+    expect(fitsOneHost(type(4, 8), [small, large])).toBe(true);
+    expect(fitsOneHost(type(8, 8), [small, large])).toBe(false);
+    expect(hostsText([small])).toBe('16 CPU cores, 65536 MiB of memory, 19 GB for root disks and no GPU');
   });
 
   test('on hosts with its GPU alone', () => {

@@ -33,8 +33,8 @@ export const taken: Present = {
 export const reserved: Present = { ...ended, reserved: true };
 export const leftDocker: Present = { ...ended, docker: 'running' };
 export const created: Present = { ...ended, exitCode: null, startedAtMs: 0 };
-/** A Pod that waits for a node. */
-export const starting: Present = { ...created, starting: true };
+/** A Pod that waits for a node, its image or its disks. */
+export const starting: Present = { ...created, reserved: true };
 export const absent: InstanceObservation = { kind: 'absent' };
 export const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
 

@@ -84,10 +84,12 @@ describe('plan, in every state and for every observation', () => {
     }
   });
 
-  test('never leaves a container running unless `running` is desired', () => {
+  test('never leaves a container running, or about to run, unless `running` is desired', () => {
     const wrong = allCases.filter(
       ({ instance, observation, step }) =>
-        observation === running && instance.desired !== 'running' && !['halt', 'destroy', 'mark'].includes(step.do),
+        (observation === running || observation === starting) &&
+        instance.desired !== 'running' &&
+        !['halt', 'destroy', 'mark'].includes(step.do),
     );
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
@@ -121,16 +123,20 @@ describe('plan, in every state and for every observation', () => {
   test('ends a start under way once the instance is to be stopped, and goes on with it before', () => {
     const wrong = knownCases.filter(({ instance, observation, step }) => {
       if (observation !== starting) return false;
-      if (instance.desired === 'stopped') return step.do !== 'halt';
+      if (instance.desired === 'released') return false;
+      if (instance.desired !== 'running') return step.do !== 'halt';
       return !isDeepStrictEqual(step, plan(instance, created, now, limits));
     });
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
 
-  test('leaves the Docker sidecar of a Pod that is about to start, and of a run that goes on', () => {
+  test('leaves a Pod that is about to start, and the Docker sidecar of a run that goes on', () => {
     const wrong = allCases.filter(({ instance, observation, step }) => {
       if (instance.desired !== 'running' || (observation !== created && observation !== running)) return false;
-      return !isDeepStrictEqual(plan(instance, { ...observation, docker: 'running' }, now, limits), step);
+      const others = [{ docker: 'running' } as const, ...(observation === created ? [starting] : [])];
+      return others.some(
+        (other) => !isDeepStrictEqual(plan(instance, { ...observation, ...other }, now, limits), step),
+      );
     });
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });

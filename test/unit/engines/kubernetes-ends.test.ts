@@ -48,6 +48,7 @@ async function clusterWith(status: object, log: { text: string; fails?: boolean 
   });
   const pods: Partial<ClusterContext['pods']> = {
     live: async () => {},
+    forgetEviction: () => {},
     until: async (_name, pick) => pick(pod, null) as never,
   };
   const context = {

@@ -1,7 +1,8 @@
 /** Capacity of a cluster with several nodes. */
 import { expect, test, vi } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
-import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
+import type { ClusterContext } from '../../../src/engines/kubernetes/cluster-context.ts';
+import { makeClusterFacts, makeNodeReader, probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import type { Node } from '../../../src/kubernetes/api-objects.ts';
 import { machinesOf, typesOfMachines } from '../../../src/main/first-run.ts';
@@ -152,4 +153,33 @@ test('names a right that the role lacks in the namespace, before anything starts
   await expect(engine.probe(AbortSignal.timeout(10_000))).rejects.toThrow(
     /does not allow system:serviceaccount:berth:berth to list pods in namespace berth; add the verb to its role/,
   );
+});
+
+test.for([
+  { what: 'keeps the field', answers: 'kept', kubelets: ['v1.35.2', 'v1.36.3-gke.100'], is: true },
+  { what: 'drops the field', answers: 'dropped', kubelets: ['v1.36.3'], is: false },
+  { what: 'refuses the field', answers: 'refused', kubelets: ['v1.36.3'], is: false },
+  { what: 'keeps the field, beside an older node', answers: 'kept', kubelets: ['v1.36.3', 'v1.34.9'], is: false },
+] as const)('a server that $what: restart policies of containers are followed: $is', async (given) => {
+  const { cluster } = await startApiServer({
+    answer({ method, body, query }) {
+      if (method === 'GET')
+        return {
+          body: { items: given.kubelets.map((kubeletVersion) => ({ status: { nodeInfo: { kubeletVersion } } })) },
+        };
+      expect(query.get('dryRun')).toBe('All');
+      if (given.answers === 'refused') return refusal(422, 'Invalid', 'may not be set for non-init containers');
+      const text = JSON.stringify(body);
+      return {
+        body: JSON.parse(given.answers === 'kept' ? text : text.replace('"restartPolicy":"Never"', '"tty":false')),
+      };
+    },
+  });
+  const facts = makeClusterFacts({
+    cluster,
+    settings,
+    pods: {} as ClusterContext['pods'],
+    nodes: makeNodeReader(cluster),
+  });
+  expect((await facts.features(AbortSignal.timeout(10_000))).restartPolicies).toBe(given.is);
 });

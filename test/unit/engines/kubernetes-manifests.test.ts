@@ -10,7 +10,7 @@ import { gpuRequestOf } from '../../../src/engines/kubernetes/gpu-resources.ts';
 import { claimTemplate } from '../../../src/engines/kubernetes/manifests/device-claim.ts';
 import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
-import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
+import { instanceSet, type SetOptions } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
 import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
 import { disruptionBudget } from '../../../src/engines/kubernetes/manifests/node-protection.ts';
 import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
@@ -51,6 +51,7 @@ const spec: EngineSpec = {
   memoryMiB: 2_048,
   pidsLimit: 512,
   gpus: 0,
+  rootDiskGB: 20,
   mounts: [
     { source: 'data-4444', target: '/root/dataDisk', readOnly: false },
     { source: 'common', target: '/root/commonData', readOnly: true },
@@ -68,10 +69,21 @@ const spec: EngineSpec = {
   ],
 };
 
-const setOf = (change: Partial<EngineSpec> = {}, more: Partial<KubernetesEngineSettings> = {}) =>
+const setOf = (
+  change: Partial<EngineSpec> = {},
+  more: Partial<KubernetesEngineSettings> = {},
+  options: Partial<SetOptions> = {},
+) =>
   instanceSet(
     { ...spec, ...change },
-    { installation, settings: { ...settings, ...more }, replicas: 1, hasPullSecret: false },
+    {
+      installation,
+      settings: { ...settings, ...more },
+      replicas: 1,
+      hasPullSecret: false,
+      can: { restartPolicies: true, storageLimits: true },
+      ...options,
+    },
   );
 
 describe('an instance', () => {
@@ -105,6 +117,28 @@ describe('an instance', () => {
     const budget = disruptionBudget(spec, owner);
     expect(budget.spec).toEqual({ maxUnavailable: 0, selector: setOf().spec?.selector });
     expect(budget.metadata?.ownerReferences, 'ends with the instance').toMatchObject([{ uid }]);
+  });
+
+  test('never restarts, and has a container that only waits, within the size of its type', () => {
+    const { containers, resources } = setOf().spec?.template.spec ?? {};
+    const [main, keeper] = containers ?? [];
+    expect(main?.restartPolicy).toBe('Never');
+    const size = { cpu: '1500m', memory: '2048Mi' };
+    expect(resources).toEqual({ limits: size, requests: size });
+    expect(main?.resources?.requests).toMatchObject({ ...size, 'ephemeral-storage': '20Gi' });
+    expect(keeper).toMatchObject({ image: main?.image, resources: { requests: { cpu: '0', memory: '0' } } });
+    expect([keeper?.volumeMounts, keeper?.resources?.claims, keeper?.restartPolicy]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    const older = setOf({}, {}, { can: { restartPolicies: false, storageLimits: false } }).spec?.template.spec;
+    const { 'ephemeral-storage': disk, ...limits } = main?.resources?.limits ?? {};
+    expect(disk).toBe('20Gi');
+    expect(older?.containers).toMatchObject([{ resources: { limits } }]);
+    expect(older?.containers[0]).not.toHaveProperty('restartPolicy');
+    expect(older?.containers[0]?.resources?.limits).not.toHaveProperty('ephemeral-storage');
+    expect(older?.resources).toBeUndefined();
   });
 
   test('with GPUs asks for the extended resource on nodes of the kind', () => {
@@ -184,7 +218,7 @@ describe('an instance', () => {
     expectManifests('pull-secret', pullSecret(spec, credentials, owner));
     const { auths } = JSON.parse(dockerConfig('library/debian:12', credentials)) as { auths: object };
     expect(Object.keys(auths)).toEqual(['https://index.docker.io/v1/']);
-    const withLogin = instanceSet(spec, { installation, settings, replicas: 0, hasPullSecret: true, uid });
+    const withLogin = setOf({}, {}, { replicas: 0, hasPullSecret: true, uid });
     expect(withLogin).toMatchObject({
       metadata: { uid },
       spec: { replicas: 0, template: { spec: { imagePullSecrets: [{ name: `${spec.id}-pull` }] } } },

@@ -43,7 +43,9 @@ test('a driver that knows no policies yet leaves the rules of an account as they
 });
 
 test('an account whose policy the network does not enforce gets no instances, and others do', async () => {
-  const { cluster } = await startApiServer({ answer: ({ body }) => (body ? { body } : { status: 404 }) });
+  const { cluster } = await startApiServer({
+    answer: ({ body, path }) => (path.endsWith('/nodes') ? { body: { items: [] } } : body ? { body } : { status: 404 }),
+  });
   const unenforced = { ...settings, networkPolicies: false };
   const known = policies({ mode: 'none' });
   const engine = makeKubernetesEngine({ cluster, installation, settings: unenforced, log: { debug: () => {} } });

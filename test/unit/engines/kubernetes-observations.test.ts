@@ -26,7 +26,12 @@ async function makeScene() {
       return found ? { body: found } : refusal(404, 'NotFound', `${name} not found`);
     },
   });
-  const observe = makeObserve({ cluster: server.cluster, installation, stopping: new AbortController().signal });
+  const observe = makeObserve({
+    cluster: server.cluster,
+    installation,
+    pods: { evictionOf: async () => null },
+    stopping: new AbortController().signal,
+  });
   /** Calls of lists, and calls by name, since the last question. */
   const counted = () => {
     const all = server.calls.splice(0).map(({ path }) => path.split('/').at(-1) ?? '');

@@ -128,7 +128,7 @@ describe('an unschedulable Pod', () => {
 
   test('is observed as a start under way, until Berth asks for no Pod', () => {
     const set = { metadata: {}, spec: { replicas: 1, selector: {}, serviceName: '', template: {} } };
-    expect(observationOf(set, waiting())).toMatchObject({ running: false, starting: true });
+    expect(observationOf(set, waiting())).toMatchObject({ running: false, reserved: true });
     const stopped = { ...set, spec: { ...set.spec, replicas: 0 } };
     expect(observationOf(stopped, waiting())).not.toHaveProperty('starting');
   });

@@ -54,7 +54,7 @@ describe('an observation', () => {
     {
       what: 'while it is pulled',
       pod: podWith({ state: { waiting: { reason: 'ContainerCreating' } } }),
-      is: { running: false, exitCode: null, startedAtMs: 0 },
+      is: { running: false, exitCode: null, startedAtMs: 0, reserved: true },
     },
     {
       what: 'after its end',
@@ -144,7 +144,14 @@ describe('an observation', () => {
     });
     const deleted = (pod: Pod): Pod => ({ ...pod, metadata: { deletionTimestamp: endsAt } });
 
-    test.for<{ what: string; pod: Pod | null; text: RegExp; endsAtMs: number; running: boolean; isOwnUse?: true }>([
+    test.for<{
+      what: string;
+      pod: Pod | null;
+      text: RegExp;
+      endsAtMs: number;
+      running: boolean;
+      usedUp?: 'node' | 'rootDisk';
+    }>([
       {
         what: 'for a Pod of higher priority',
         pod: deleted(podWith(running, target('PreemptionByScheduler'))),
@@ -168,7 +175,7 @@ describe('an observation', () => {
         text: /low on resource: memory/,
         endsAtMs: 0,
         running: false,
-        isOwnUse: true,
+        usedUp: 'node',
       },
       {
         what: 'by a node that shuts down',
@@ -199,7 +206,7 @@ describe('an observation', () => {
         text: /ephemeral local storage/,
         endsAtMs: Date.parse(endsAt) - 6_000,
         running: false,
-        isOwnUse: true,
+        usedUp: 'rootDisk',
       },
       {
         what: 'by another program',
@@ -216,10 +223,10 @@ describe('an observation', () => {
         endsAtMs: 0,
         running: false,
       },
-    ])('$what', ({ pod, text, endsAtMs, running: isRun, isOwnUse }) => {
+    ])('$what', ({ pod, text, endsAtMs, running: isRun, usedUp }) => {
       const seen = observationOf(wanted, pod);
       expect(seen).toMatchObject({ kind: 'present', running: isRun });
-      const own = isOwnUse ? { isOwnUse } : {};
+      const own = usedUp ? { usedUp } : {};
       expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), endsAtMs, ...own });
     });
 

@@ -14,7 +14,7 @@ import type { Semaphore } from '../../../async/semaphore.ts';
 import type { Variables } from './environment.ts';
 import type { HealthChecks } from './health.ts';
 import { type ImagePulls, releaseCapacity, type CredentialsFor } from '../../regions/ports.ts';
-import type { TaskDeps, RegionDrivers } from '../../kernel/ports.ts';
+import type { StopAutomatically, TaskDeps, RegionDrivers } from '../../kernel/ports.ts';
 import { meteredInstance, type MeteredDeps, followRun } from '../../money/ports.ts';
 import type { NotebookTokens, SshHostKeys } from '../../access/ports.ts';
 import type { HeldDisks } from '../../storage/ports.ts';
@@ -30,6 +30,7 @@ export interface InstanceReconcilerDeps
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
+  stopAutomatically: StopAutomatically;
   variables: Pick<Variables, 'environmentOf' | 'redact'>;
 }
 
@@ -117,19 +118,22 @@ export async function writeObservation(
   return writeInstance(context, state, next);
 }
 
-/** Fails the current operation permanently: the instance rests, with the reason. */
+/**
+ * Fails the current operation permanently: the instance rests, with the reason. A container in use
+ * keeps the capacity until the halt.
+ */
 export async function failInstance(
   context: ReconcileContext,
   state: InstanceState,
   { show }: PermanentFailure,
-  isRunning = false,
+  { isRunning, usesHost } = { isRunning: false, usesHost: false },
 ): Promise<StepResult> {
   const nowMs = context.deps.time.now();
   const ending = isRunning ? endingOf(state.instance, show.diagnosis ?? '', nowMs) : null;
   const observed = { ...show, ending, stoppedAtMs: nowMs };
   const change = { observed, desired: 'stopped' } as const;
   const failed = withInstance(state, { notBeforeMs: null });
-  return { state: await writeObservation(context, failed, change, { freeCapacity: true }), next: 'again' };
+  return { state: await writeObservation(context, failed, change, { freeCapacity: !usesHost }), next: 'again' };
 }
 
 interface WriteOptions {

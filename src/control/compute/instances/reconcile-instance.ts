@@ -6,7 +6,7 @@
 import { EngineFault } from '../../../domain/regions/engine-fault.ts';
 import { cpuOnlyPrice } from '../../../domain/compute/instance-change.ts';
 import { clampFutureTimes, memoryKillsOf, type Instance } from '../../../domain/compute/instance.ts';
-import { plan, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
+import { plan, usesHost, type InstanceObservation, type Step } from '../../../domain/compute/plan.ts';
 import { appendEvent } from '../../../store/tables/events.ts';
 import type { Db } from '../../../store/store.ts';
 import { instanceFromRow, type InstanceRow } from '../../../store/tables/instances.ts';
@@ -111,8 +111,11 @@ async function executeStep(
   observation: InstanceObservation,
 ): Promise<StepResult> {
   switch (step.do) {
-    case 'rest':
-      return { state, next: step.afterMs ?? null };
+    case 'rest': {
+      const next = step.afterMs ?? null;
+      const isHalted = state.instance.desired === 'stopped' && state.holdsCapacity && next === null;
+      return { state: isHalted ? await writeObservation(context, state, {}, { freeCapacity: true }) : state, next };
+    }
     case 'mark': {
       const { show: observed, attempts, afterMs, rootDisk } = step;
       const change = { observed, attempts, rootDisk };
@@ -121,7 +124,7 @@ async function executeStep(
     case 'loseRootDisk':
       return loseRootDisk(context, state, step);
     case 'failPermanently':
-      return failInstance(context, state, step, observation.kind === 'present' && observation.running);
+      return failInstance(context, state, step, usesOf(observation));
     case 'halt':
       return haltContainer(context, state, step);
     case 'settle': {
@@ -145,6 +148,8 @@ async function executeStep(
       return ensureContainer(context, state, step.show);
     case 'announceReclaim':
       return announceReclaim(context, state, step);
+    case 'stop':
+      return stopForRun(context, state, step);
     case 'refresh':
       return refreshFiles(context, state);
     case 'grow':
@@ -161,6 +166,11 @@ async function executeStep(
       return step satisfies never;
   }
 }
+
+const usesOf = (observation: InstanceObservation) => ({
+  isRunning: observation.kind === 'present' && observation.running,
+  usesHost: observation.kind === 'present' && usesHost(observation),
+});
 
 /** Tells the administrators too. Costs nothing where the region has no price without GPUs. */
 async function loseGpu(
@@ -246,5 +256,20 @@ async function announceReclaim(
   await store.write((tx) => writeReclaim(tx, { id, ownerId }, { atMs, reason }, time.now()));
   const state = Object.keys(show).length === 0 ? start : await writeObservation(context, start, { observed: show });
   // The announcement made the row due again.
+  return { state, next: null };
+}
+
+/** Writes the reason first: the stop keeps it. */
+async function stopForRun(
+  context: ReconcileContext,
+  start: InstanceState,
+  { cause, why, show }: Extract<Step, { do: 'stop' }>,
+): Promise<StepResult> {
+  const state = await writeObservation(context, start, { observed: show });
+  const { id, ownerId, generation } = state.instance;
+  await context.deps.stopAutomatically({ id, ownerId }, (instance) =>
+    instance.generation === generation ? { cause, why } : null,
+  );
+  // The stop made the row due again.
   return { state, next: null };
 }

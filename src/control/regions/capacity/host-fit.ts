@@ -6,7 +6,7 @@ import {
   type Region,
   type Supply,
 } from '../../../domain/regions/catalog.ts';
-import { fitsOneHost, gpusText, hostsText } from '../../../domain/regions/host-sizes.ts';
+import { fitsOneHost, gpusText, hostsText, type Host } from '../../../domain/regions/host-sizes.ts';
 import { nearestType, timesFit } from '../../../domain/regions/placement.ts';
 import { Refusal } from '../../../domain/kernel/refusal.ts';
 import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
@@ -14,7 +14,7 @@ import type { CatalogSnapshot, RegionDrivers } from '../../kernel/ports.ts';
 type Drivers = Pick<RegionDrivers, 'health' | 'cpuOvercommit' | 'hostMemoryMiB'>;
 
 /** Null where capacity alone decides: one host, no usable host, or no answer of the engine yet. */
-export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): Capacity[] | null {
+export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Drivers): Host[] | null {
   if (probe?.hosts === undefined || probe.hosts.length === 0) return null;
   return probe.hosts.map((host) => forInstances(host, { cpuOvercommit, hostMemoryMiB }));
 }
@@ -23,7 +23,10 @@ export function hostsOf({ health: { probe }, cpuOvercommit, hostMemoryMiB }: Dri
 export const presentOf = ({ health: { probe }, ...rules }: Drivers): Capacity | null =>
   probe?.present === undefined ? null : forInstances(probe.present, rules);
 
-const forInstances = (host: Capacity, { cpuOvercommit, hostMemoryMiB }: Omit<Drivers, 'health'>): Capacity => ({
+const forInstances = <Size extends Capacity>(
+  host: Size,
+  { cpuOvercommit, hostMemoryMiB }: Omit<Drivers, 'health'>,
+): Size => ({
   ...host,
   cpuMilli: Math.floor(host.cpuMilli * cpuOvercommit),
   memoryMiB: host.memoryMiB - hostMemoryMiB,
@@ -35,11 +38,7 @@ export interface OpenCapacity {
 }
 
 /** Instances of the type that could start; `open` is null where none can. */
-export const timesFitNow = (
-  type: InstanceType,
-  open: OpenCapacity | null,
-  hosts: readonly Capacity[] | null,
-): number =>
+export const timesFitNow = (type: InstanceType, open: OpenCapacity | null, hosts: readonly Host[] | null): number =>
   open !== null && fitsOneHost(type, hosts) ? Math.min(open.nodePorts, timesFit(capacityOf(type), open.free)) : 0;
 
 /** The catalog without types of the region that none of its hosts can hold: no hint names them. */
@@ -65,7 +64,8 @@ export function refuseOverHosts(
   const total = catalog.regions.get(region.id)?.total;
   const nearest = total && nearestType(type, others, total);
   const instead = nearest ? `${nearest.name} (${nearest.id}) would fit` : 'no other type would fit';
-  const needs = `${type.cpuCores} CPU cores, ${type.memoryGB} GB of memory and ${gpusText(type.gpuCount, type.gpuName)}`;
+  const disk = hosts.some(({ rootDiskGB }) => rootDiskGB !== undefined) ? `, a root disk of ${type.rootDiskGB} GB` : '';
+  const needs = `${type.cpuCores} CPU cores, ${type.memoryGB} GB of memory${disk} and ${gpusText(type.gpuCount, type.gpuName)}`;
   throw new Refusal(
     'no_capacity',
     `instance type ${type.name} (${needs}) fits on no host of region ${region.name}, whose largest have ${hostsText(hosts)}; ${instead}`,

@@ -3,6 +3,7 @@
  * its network alone. Only idles; programs in it are commands. Pure.
  */
 import type { Pod } from '../../../kubernetes/api-objects.ts';
+import { IDLE } from './keeper-container.ts';
 import { LOCAL_IMAGES } from './pod-template.ts';
 
 type EphemeralContainer = NonNullable<NonNullable<Pod['spec']>['ephemeralContainers']>[number];
@@ -12,8 +13,6 @@ const PREFIX = 'berth-network-';
 const USER = 10_001;
 /** A Pod keeps its ephemeral containers, also the ended ones, as long as it lives. */
 const MAX_CONTAINERS = 20;
-/** PID 1 ignores a signal that it has no handler for, which would delay the end of the Pod. */
-const IDLE = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
 
 const startFailures = [
   'ErrImagePull',

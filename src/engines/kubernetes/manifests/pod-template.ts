@@ -1,8 +1,9 @@
 /**
  * Pod of an instance, and with it every right of an instance. Pure.
  *
- * A Pod is one run. The cluster restarts its container after an end, so the entry point starts the
- * instance once for each Pod, and then only waits: Berth decides about another run.
+ * A Pod is one run, and Berth decides about another. The container of the instance never restarts,
+ * except in clusters before Kubernetes 1.35: there the entry point starts the instance once for
+ * each Pod, and then only waits.
  */
 import { createHash } from 'node:crypto';
 import type { EngineSpec } from '../../contract.ts';
@@ -14,6 +15,7 @@ import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
 import { podProtection } from './node-protection.ts';
+import { IDLE, keeperContainer } from './keeper-container.ts';
 import { noticeScript } from './preemption-notice.ts';
 import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
 
@@ -22,6 +24,15 @@ export interface PodContext {
   settings: KubernetesEngineSettings;
   /** A Secret of the instance has the login of the image's registry. */
   hasPullSecret: boolean;
+  can: ClusterFeatures;
+}
+
+/** Fields of a Pod for recent servers and nodes. */
+export interface ClusterFeatures {
+  /** The restart policy of a container. */
+  restartPolicies: boolean;
+  /** Requests and limits of ephemeral storage. */
+  storageLimits: boolean;
 }
 
 export const CONTROL_FOLDER = '/etc/berth';
@@ -45,8 +56,7 @@ const CONTROL_FILE_MODE = 0o644;
 const ENTRY = `
 if [ -e ${BEGAN_MARK} ]; then
   : >${ENDED_MARK}
-  trap 'exit 0' TERM
-  while :; do sleep 3600 & wait $!; done
+  ${IDLE}
 fi
 : >${BEGAN_MARK}
 exec /bin/sh ${CONTROL_FOLDER}/start`;
@@ -71,9 +81,10 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
 const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
-function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
+function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, can }: PodContext): PodSpec {
   const gpus = gpuRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
+  const main = mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [], can });
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
@@ -90,8 +101,18 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
       ? { resourceClaims: [{ name: POD_CLAIM, resourceClaimTemplateName: claimTemplateName(spec, gpus) }] }
       : {}),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
-    containers: [mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [] })],
+    ...(can.restartPolicies ? keptContainers(main, docker !== null) : { containers: [main] }),
     volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
+  };
+}
+
+/** Gives the Pod the size of the instance, for QoS class and quotas. */
+function keptContainers(main: Container, hasDocker: boolean): Pick<PodSpec, 'containers' | 'resources'> {
+  const { image, imagePullPolicy, resources } = main;
+  const sizeOf = (all: Record<string, string> = {}) => ({ cpu: all['cpu'] ?? '', memory: all['memory'] ?? '' });
+  return {
+    containers: [{ ...main, restartPolicy: 'Never' }, keeperContainer({ image, imagePullPolicy })],
+    ...(hasDocker ? {} : { resources: { limits: sizeOf(resources?.limits), requests: sizeOf(resources?.requests) } }),
   };
 }
 
@@ -108,11 +129,13 @@ function noticeHook(spec: EngineSpec, settings: KubernetesEngineSettings): Pick<
 function mainContainer(
   spec: EngineSpec,
   settings: KubernetesEngineSettings,
-  { gpus, dockerMounts }: { gpus: GpuRequest | null; dockerMounts: readonly VolumeMount[] },
+  { gpus, dockerMounts, can }: { gpus: GpuRequest | null; dockerMounts: readonly VolumeMount[]; can: ClusterFeatures },
 ): Container {
   const { cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
   if (gpus?.kind === 'resource') limits[gpus.resource] = String(spec.gpus);
+  // The node ends a Pod that writes more: root disk, console and folders of the Pod together.
+  if (can.storageLimits && spec.rootDiskGB !== undefined) limits['ephemeral-storage'] = `${spec.rootDiskGB}Gi`;
   return {
     name: MAIN_CONTAINER,
     image: spec.imageRef,

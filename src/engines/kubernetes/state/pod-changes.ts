@@ -1,11 +1,13 @@
 /** Pods of the installation: read from the server, or awaited by the shared watch. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { raceAbort } from '../../../async/abort.ts';
+import type { Disruption } from '../../../domain/compute/disruption.ts';
 import type { Cluster } from '../../../kubernetes/cluster.ts';
 import type { Pod } from '../../../kubernetes/api-objects.ts';
 import { resources } from '../../../kubernetes/api-resources.ts';
 import type { Hint, Subscription } from '../../../kubernetes/cluster-watch.ts';
 import { labels } from '../../labels.ts';
+import { rootDiskEviction } from './pod-disruption.ts';
 import { runOf, type PodRun } from './run-state.ts';
 
 /** Interval of reads beside the watch, whose hints may be lost. */
@@ -28,6 +30,9 @@ export interface PodChanges {
   listen(listener: (hint: Hint<Pod>) => void, signal: AbortSignal): void;
   /** Whether the server gave a sign of life lately. */
   isHeard(): boolean;
+  /** Reads how the node ended the Pod before, until `forgetEviction`; null: not, or unseen. */
+  evictionOf(name: string, signal: AbortSignal): Promise<Disruption | null>;
+  forgetEviction(name: string): void;
   /** Runs of instances by the name of their Pod, as the watch last saw them. */
   runs(signal: AbortSignal): Promise<ReadonlyMap<string, PodRun>>;
 }
@@ -40,6 +45,8 @@ export function makePodChanges(
 ): PodChanges {
   const listeners = new Set<Listener>();
   const runs = new Map<string, PodRun>();
+  /** Uids of instances' Pods that ended as a whole. */
+  const ended = new Map<string, string>();
   let subscription: Subscription | undefined;
 
   const subscribe = (): Subscription =>
@@ -52,6 +59,7 @@ export function makePodChanges(
           const run = hint.isGone ? null : runOf(hint.object);
           if (run === null) runs.delete(name);
           else runs.set(name, run);
+          if (isOver(hint.object)) ended.set(name, hint.object.metadata?.uid ?? '');
           for (const listener of listeners) listener(hint);
         },
         onTrouble,
@@ -69,6 +77,13 @@ export function makePodChanges(
   return {
     isHeard,
     live,
+    async evictionOf(name, signal) {
+      const uid = ended.get(name);
+      if (uid === undefined) return null;
+      const fieldSelector = `involvedObject.uid=${uid},reason=Evicted`;
+      return rootDiskEviction(await cluster.list(resources.events, signal, { fieldSelector }));
+    },
+    forgetEviction: (name) => void ended.delete(name),
     async runs(signal) {
       await live(signal);
       return runs;
@@ -112,3 +127,6 @@ export function makePodChanges(
     },
   };
 }
+
+const isOver = ({ metadata, status }: Pod): boolean =>
+  metadata?.labels?.[labels.kind] === 'instance' && (status?.phase === 'Failed' || status?.phase === 'Succeeded');

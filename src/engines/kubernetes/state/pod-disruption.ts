@@ -1,6 +1,6 @@
 /** Whether the cluster takes the run of an instance away, and why. Pure. */
 import type { Disruption } from '../../../domain/compute/disruption.ts';
-import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
+import type { ClusterEvent, Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import { STOP_SECONDS } from '../manifests/preemption-notice.ts';
 import { START_GATE } from '../manifests/pod-template.ts';
 import { hasEnded, mainStatusOf, timeOf } from './pod-status.ts';
@@ -13,7 +13,7 @@ export const isGated = (pod: Pod): boolean =>
 export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): Disruption | null {
   if (spec?.replicas !== 1 || metadata?.deletionTimestamp !== undefined) return null;
   if (pod === null) return { text: GONE, endsAtMs: 0 };
-  const why = { text: reasonOf(pod), ...(isOwnUse(pod) && { isOwnUse: true as const }) };
+  const why = whyOf(pod);
   const deletedAtMs = timeOf(pod.metadata?.deletionTimestamp);
   if (deletedAtMs > 0) return { ...why, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
   if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { ...why, endsAtMs: 0 };
@@ -27,12 +27,31 @@ const GONE = 'the Pod of the instance was removed from its node';
 const targetOf = ({ status }: Pod) =>
   status?.conditions?.find(({ type, status: met }) => type === 'DisruptionTarget' && met === 'True');
 
-/** The kubelet ended the Pod because its node, or a limit of the Pod, was used up. */
-const isOwnUse = (pod: Pod): boolean =>
-  targetOf(pod)?.reason === 'TerminationByKubelet' &&
-  /low on resource|ephemeral (local )?storage|EmptyDir volume/i.test(
-    pod.status?.message ?? targetOf(pod)?.message ?? '',
-  );
+function whyOf(pod: Pod): Pick<Disruption, 'text' | 'usedUp'> {
+  const usedUp = targetOf(pod)?.reason === 'TerminationByKubelet' ? usedUpOf(kubeletText(pod)) : null;
+  return { text: reasonOf(pod), ...(usedUp === null ? {} : { usedUp }) };
+}
+
+const kubeletText = (pod: Pod): string => pod.status?.message ?? targetOf(pod)?.message ?? 'no reason given';
+
+/** Null: the kubelet ended the Pod for another reason. */
+function usedUpOf(text: string): Disruption['usedUp'] | null {
+  if (/ephemeral local storage|local ephemeral storage|EmptyDir volume/i.test(text)) return 'rootDisk';
+  return /low on resource/i.test(text) ? 'node' : null;
+}
+
+/**
+ * Reads the eviction of a Pod that wrote more than its root disk holds; null: none. Its status says
+ * nothing where all containers ended with 0.
+ */
+export function rootDiskEviction(events: readonly ClusterEvent[]): Disruption | null {
+  const text = events.find(
+    ({ reason, message = '' }) => reason === 'Evicted' && usedUpOf(message) === 'rootDisk',
+  )?.message;
+  return text === undefined ? null : { text: endedText(text), endsAtMs: 0, usedUp: 'rootDisk' };
+}
+
+const endedText = (kubeletText: string): string => `the node ended the instance: ${kubeletText.trim()}`;
 
 function reasonOf(pod: Pod): string {
   const target = targetOf(pod);
@@ -46,7 +65,7 @@ function reasonOf(pod: Pod): string {
     case 'DeletionByPodGC':
       return 'the node of the instance is gone from the cluster';
     case 'TerminationByKubelet':
-      return `the node ended the instance: ${pod.status?.message ?? target.message ?? 'no reason given'}`;
+      return endedText(kubeletText(pod));
     default:
       return 'another program deleted the Pod of the instance';
   }

@@ -1,10 +1,11 @@
 /** State of a run, read from its objects. Pure. */
 import { z } from 'zod';
+import type { Disruption } from '../../../domain/compute/disruption.ts';
 import type { NodePort } from '../../../domain/compute/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
-import { disruptionOf } from './pod-disruption.ts';
+import { disruptionOf, isGated } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
 import { hasEnded, mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
 import { quantityOf } from '../../../kubernetes/quantity.ts';
@@ -92,13 +93,13 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Null for a StatefulSet that is being removed together with its Pod. */
-export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
+/** Reads the state of a run. `evicted`: how the node ended the Pod before, until Berth decides. */
+export function observationOf(set: StatefulSet, pod: Pod | null, evicted: Disruption | null = null): Observation {
   const nodeAway = awayNodeOf(pod);
   if (nodeAway !== null) return { kind: 'unknown', reason: `the node ${nodeAway} of the instance does not answer` };
   const status = mainStatusOf(pod);
   const docker = dockerStateOf(pod);
-  const disruption = disruptionOf(set, pod);
+  const disruption = evicted ?? disruptionOf(set, pod);
   const common = {
     kind: 'present' as const,
     ...(disruption === null ? {} : { disruption }),
@@ -112,19 +113,20 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
     return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
   }
   const reserved = isReserved(set, pod) ? { reserved: true as const } : {};
-  const starting = set.spec?.replicas === 1 && endOf(pod) === null ? { starting: true as const } : {};
   // The exit code of a run that the cluster removed is not known; an earlier run has another.
   const before = set.spec?.replicas === 1 ? null : lastRunIn(set);
   const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? before ?? neverRun;
-  return { ...common, ...reserved, ...starting, running, exitCode, outOfMemory, startedAtMs };
+  return { ...common, ...reserved, running, exitCode, outOfMemory, startedAtMs };
 }
 
-/** Its node counts the requests of the Pod, and may run anything in it. */
+/** A node counts the requests of the Pod, or is about to: its StatefulSet may just make it. */
 const isReserved = ({ spec }: StatefulSet, pod: Pod | null): boolean =>
-  spec?.replicas !== 0 &&
-  endOf(pod) !== null &&
-  pod?.metadata?.deletionTimestamp === undefined &&
-  pod?.status?.phase !== 'Failed';
+  pod === null
+    ? spec?.replicas === 1
+    : spec?.replicas !== 0 &&
+      !isGated(pod) &&
+      pod.metadata?.deletionTimestamp === undefined &&
+      pod.status?.phase !== 'Failed';
 
 const neverRun = { startedAtMs: 0, exitCode: null, outOfMemory: false };
 
