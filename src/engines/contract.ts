@@ -69,6 +69,8 @@ export interface HostMount {
   source: string;
   target: string;
   readOnly: boolean;
+  /** Other instances of the account may mount the source, and only on the same node. */
+  oneNode?: true;
 }
 
 export interface EngineSpec {
@@ -147,6 +149,8 @@ export type Observation =
       disruption?: Disruption;
       /** Not running, and still takes the resources of its size, until `halt`. */
       reserved?: true;
+      /** Its container has not run, and may start without another call. */
+      starting?: true;
     };
 
 /** Engine object that carries this installation's label. */

@@ -37,6 +37,8 @@ export interface StorageCapabilities {
   whyNoGrowth?: string;
   /** Supports the overlay file systems of a Docker inside. */
   dockerInside: boolean;
+  /** A disk is mounted on one node at a time, so all its instances run there. */
+  oneNode?: true;
 }
 
 export interface HostProcess {

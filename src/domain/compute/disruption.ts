@@ -2,8 +2,8 @@
 export interface Disruption {
   /** Why, for the owner. */
   text: string;
-  /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
-  endsAtMs: number;
+  /** From the first observation until the programs inside are told to end; 0: already, or at once. */
+  graceMs: number;
   /** The instance used up the memory or the disk of its node. */
   isOwnUse?: true;
 }

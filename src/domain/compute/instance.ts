@@ -117,7 +117,10 @@ export interface Observed {
   ending: Ending | null;
   lostGpu: LostGpu | null;
   memoryKills: MemoryKills | null;
-  /** End of the last engine outage. Deadlines count from here if it is later than the request. */
+  /**
+   * End of the last engine outage, or first sight of the last run. Deadlines count from here if it is
+   * later than the request.
+   */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
   answersBy: (typeof readinessProofs)[number];

@@ -1,8 +1,11 @@
 /** The one place where errors of a cluster become faults of the engine. */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/regions/engine-fault.ts';
 import { ApiError, type Failure } from '../../kubernetes/api-error.ts';
+import type { Cluster } from '../../kubernetes/cluster.ts';
 
 const NO_ANSWER = 'the cluster did not answer in time; Berth retries';
+const NOT_DONE = 'the cluster answers, but has not done its part in time; Berth waits for it';
+const ASK_MS = 5_000;
 
 const kinds: Record<Failure, { kind: FaultKind; retry: boolean }> = {
   absent: { kind: 'not_found', retry: true },
@@ -35,6 +38,22 @@ export function faultOf(error: unknown): EngineFault {
   const isAbort = error instanceof DOMException && (error.name === 'AbortError' || error.name === 'TimeoutError');
   const text = isAbort ? NO_ANSWER : 'a call of the cluster failed; Berth retries';
   return new EngineFault('unreachable', text, { retry: true, cause: error });
+}
+
+/** A call that ran out of its time says nothing about a cluster that answers. */
+export async function overdueFaultOf(
+  cluster: Pick<Cluster, 'json'>,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<EngineFault> {
+  const isOverdue = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
+  const answers = async (): Promise<boolean> =>
+    cluster.json('/version', AbortSignal.timeout(ASK_MS)).then(
+      () => true,
+      () => false,
+    );
+  if (error instanceof EngineFault || !isOverdue || !(await answers())) return faultOf(error);
+  return new EngineFault('busy', NOT_DONE, { retry: true, reason: 'startPending', cause: error });
 }
 
 function sentenceOf({ failure, message }: ApiError): string {

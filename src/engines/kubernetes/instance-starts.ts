@@ -29,7 +29,7 @@ import { pullSecret } from './manifests/pull-secret.ts';
 import { isGated } from './state/pod-disruption.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
-import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
+import { claimFault, refusedPod, slowNode } from './waiting-pods.ts';
 
 export async function ensureInstance(
   context: ClusterContext,
@@ -211,7 +211,7 @@ async function run(
       started,
       refusedPod(context, spec, applied, until),
       claimFault(context, spec, until),
-      slowPull(context, spec, isStarting ? { firstMs: 0 } : {}, until),
+      slowNode(context, spec, isStarting ? { looksMs: AT_ONCE, pullMs: 0 } : {}, until),
       ...(spec.spot === true ? [openGates(context, spec, until)] : []),
     ]);
     if (outcome instanceof EngineFault) throw outcome;
@@ -249,10 +249,16 @@ const awaitRegistry = ({ message, reason, cause }: EngineFault): EngineFault =>
   new EngineFault('busy', message, { retry: true, reason, cause });
 
 const CLEAN_MS = 5_000;
+/** Pauses before looks at a Pod of an earlier call. */
+const AT_ONCE = [0, 5_000];
+
+/** Its node goes on with the Pod: another one would begin from the start, perhaps elsewhere. */
+const keepsPod = ({ retry, reason }: EngineFault): boolean =>
+  retry && (reason === 'imagePending' || reason === 'mountPending' || reason === 'startPending');
 
 /**
- * A start that failed leaves no Pod that could start later, and nothing of a new instance. A Pod
- * that waits for its image stays.
+ * A start that failed leaves no Pod that could start later, and nothing of a new instance, unless
+ * the node goes on.
  */
 async function leaveNothing(
   context: ClusterContext,
@@ -261,7 +267,7 @@ async function leaveNothing(
   error: unknown,
 ): Promise<void> {
   const { cluster, log } = context;
-  if (!(error instanceof EngineFault) || error.kind === 'unreachable' || error.reason === 'imagePending') return;
+  if (!(error instanceof EngineFault) || error.kind === 'unreachable' || keepsPod(error)) return;
   const signal = AbortSignal.any([context.stopping, AbortSignal.timeout(CLEAN_MS)]);
   try {
     if (present === null && error.kind === 'not_found') return await destroyInstance(context, spec.id, signal);

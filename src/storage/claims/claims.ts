@@ -51,7 +51,7 @@ const DESTROY_DEADLINE_MS = 120_000;
 const FILES_IDLE_MS = 30_000;
 
 export function makeClaimStorage(options: ClaimOptions): Storage {
-  const { cluster, sizeLimit, dockerInside, sizeGB: poolGB, elapsed = () => performance.now() } = options;
+  const { cluster, sizeLimit, dockerInside, accessMode, sizeGB: poolGB, elapsed = () => performance.now() } = options;
   const { filesImage: image, placement, filesIdleMs: idleMs = FILES_IDLE_MS } = options;
   const facts = makeClassReader(cluster, options, elapsed);
   const lists = options.lists ?? makeClaimLists(cluster, options.installation, elapsed);
@@ -95,6 +95,7 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
         usage: 'mounted',
         copies: 'atomic',
         dockerInside,
+        ...(accessMode === 'ReadWriteOnce' ? { oneNode: true as const } : {}),
         ...(whyNoCopies === undefined ? {} : { whyNoCopies }),
         ...(whyNoGrowth === undefined ? {} : { whyNoGrowth }),
       };

@@ -62,7 +62,7 @@ describe('plan, after an outage of the engine', () => {
 });
 
 describe('the end of a run', () => {
-  const used = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, isOwnUse: true } } as const;
+  const used = { ...taken, disruption: { text: 'low on memory', graceMs: 0, isOwnUse: true } } as const;
   const paused = { ...ended, exitCode: null };
   const oom = { ...ended, outOfMemory: true };
   const found = [running, ended, oom, reserved, leftDocker, paused, created, absent, leaving, taken, used];
@@ -123,7 +123,7 @@ describe('plan, for a run that the engine takes away', () => {
   });
 
   test('counts a run that used up its node as an exit of its own, and restarts it with a back-off', () => {
-    const used: InstanceObservation = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, isOwnUse: true } };
+    const used: InstanceObservation = { ...taken, disruption: { text: 'low on memory', graceMs: 0, isOwnUse: true } };
     expect(plan(at('running', ready, { attempts: 2 }), used, now, limits)).toMatchObject({
       do: 'mark',
       attempts: 3,

@@ -22,6 +22,7 @@ import {
   limits,
   now,
   reserved,
+  starting,
   running,
   taken,
   unknown,
@@ -105,6 +106,15 @@ describe('plan, in every state and for every observation', () => {
       for (const wait of waits)
         expect(plan({ ...instance, ...wait }, observation, now, limits).do, state).toBe(expected);
     }
+  });
+
+  test('halts a start under way of an instance that must not run, and of one that failed', () => {
+    for (const { instance, observation, state } of knownCases) {
+      if (observation !== reserved || instance.desired === 'running') continue;
+      const expected = instance.desired === 'released' ? 'destroy' : 'halt';
+      expect(plan(instance, starting, now, limits).do, state).toBe(expected);
+    }
+    expect(plan(at('running', { status: 'Starting' }), starting, now, limits).do).toBe('ensure');
   });
 
   test('halts whatever runs of an instance that waits for capacity or its window', () => {
@@ -347,7 +357,7 @@ describe('plan', () => {
     expect(first).toMatchObject({
       do: 'mark',
       attempts: 1,
-      afterMs: 1_000,
+      backOffMs: 1_000,
       show: { status: 'Starting', diagnosis: 'ContainerExited' },
     });
     const last = plan(
@@ -365,7 +375,7 @@ describe('plan', () => {
       expect(first).toMatchObject({
         do: 'mark',
         attempts: 1,
-        afterMs: 1_000,
+        backOffMs: 1_000,
         show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' },
       });
       expect(
@@ -411,14 +421,19 @@ describe('plan', () => {
   });
 
   test('resets the attempts after a long run', () => {
-    const longAgo: InstanceObservation = { ...ended, startedAtMs: now - 3_600_000 };
-    const step = plan(
-      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
-      longAgo,
-      now,
-      limits,
-    );
-    expect(step).toMatchObject({ do: 'mark', attempts: 1 });
+    const since = (runningSinceMs: number, startedAtMs: number) =>
+      plan(
+        at('running', { status: 'Running', phase: 'Ready', runningSinceMs }, { attempts: 2 }),
+        { ...ended, startedAtMs },
+        now,
+        limits,
+      );
+    // Whatever the engine's clock says.
+    for (const skewMs of [-86_400_000, -700_000, 0, 700_000, 86_400_000]) {
+      expect(since(now - 3_600_000, now - 3_600_000 + skewMs)).toMatchObject({ do: 'mark', attempts: 1 });
+      expect(since(now - 1_000, now - 1_000 + skewMs)).toMatchObject({ do: 'mark', attempts: 3 });
+      expect(since(0, now + skewMs)).toMatchObject({ do: 'mark', attempts: 3 });
+    }
   });
 
   test('shows OutOfMemory after an out-of-memory kill', () => {
@@ -429,16 +444,27 @@ describe('plan', () => {
   });
 
   test('fails with StartTimeout when an instance never answers by its deadline', () => {
-    const instance = at(
-      'running',
-      { status: 'Starting', phase: 'WaitReady' },
-      { requestedAtMs: now - limits.readyDeadlineMs - 1 },
-    );
-    const seen: InstanceObservation = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
-    expect(plan(instance, seen, now, limits)).toMatchObject({
-      do: 'failPermanently',
-      show: { diagnosis: 'StartTimeout' },
-    });
+    for (const skewMs of [-86_400_000, 0, 86_400_000]) {
+      const seen: InstanceObservation = { ...running, startedAtMs: now + skewMs };
+      const since = (countedFromMs: number, runStartedAtMs = seen.startedAtMs) =>
+        plan(
+          at(
+            'running',
+            { status: 'Starting', phase: 'WaitReady', runStartedAtMs, countedFromMs },
+            { requestedAtMs: now - limits.imageDeadlineMs },
+          ),
+          seen,
+          now,
+          limits,
+        );
+      expect(since(now - limits.readyDeadlineMs - 1)).toMatchObject({
+        do: 'failPermanently',
+        show: { diagnosis: 'StartTimeout' },
+      });
+      expect(since(now - limits.readyDeadlineMs)).toMatchObject({ do: 'checkReady' });
+      // The first sight of a run, whose image took long.
+      expect(since(0, 0)).toMatchObject({ do: 'checkReady', show: { countedFromMs: now } });
+    }
   });
 
   test('a restart halts first, then ensures', () => {

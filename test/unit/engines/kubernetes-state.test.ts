@@ -54,7 +54,7 @@ describe('an observation', () => {
     {
       what: 'while it is pulled',
       pod: podWith({ state: { waiting: { reason: 'ContainerCreating' } } }),
-      is: { running: false, exitCode: null, startedAtMs: 0 },
+      is: { running: false, exitCode: null, startedAtMs: 0, starting: true },
     },
     {
       what: 'after its end',
@@ -142,21 +142,24 @@ describe('an observation', () => {
     const target = (reason: string, message = '') => ({
       conditions: [{ type: 'DisruptionTarget', status: 'True', reason, message }],
     });
-    const deleted = (pod: Pod): Pod => ({ ...pod, metadata: { deletionTimestamp: endsAt } });
+    const deleted = (pod: Pod): Pod => ({
+      ...pod,
+      metadata: { deletionTimestamp: endsAt, deletionGracePeriodSeconds: 30 },
+    });
 
-    test.for<{ what: string; pod: Pod | null; text: RegExp; endsAtMs: number; running: boolean; isOwnUse?: true }>([
+    test.for<{ what: string; pod: Pod | null; text: RegExp; graceMs: number; running: boolean; isOwnUse?: true }>([
       {
         what: 'for a Pod of higher priority',
         pod: deleted(podWith(running, target('PreemptionByScheduler'))),
         text: /higher priority/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: true,
       },
       {
         what: 'by a drain',
         pod: deleted(podWith({ state: terminated(0) }, target('EvictionByEvictionAPI'))),
         text: /drained/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: false,
       },
       {
@@ -166,7 +169,7 @@ describe('an observation', () => {
           { phase: 'Failed', message: 'The node was low on resource: memory.', ...target('TerminationByKubelet') },
         ),
         text: /low on resource: memory/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
         isOwnUse: true,
       },
@@ -181,7 +184,7 @@ describe('an observation', () => {
           },
         ),
         text: /node shutdown/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
       },
       {
@@ -197,7 +200,7 @@ describe('an observation', () => {
           ),
         ),
         text: /ephemeral local storage/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: false,
         isOwnUse: true,
       },
@@ -205,22 +208,22 @@ describe('an observation', () => {
         what: 'by another program',
         pod: deleted(podWith(running)),
         text: /another program/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: true,
       },
-      { what: 'unseen', pod: null, text: /removed from its node/, endsAtMs: 0, running: false },
+      { what: 'unseen', pod: null, text: /removed from its node/, graceMs: 0, running: false },
       {
         what: 'unseen, and whose next Pod waits',
         pod: { spec: { containers: [], schedulingGates: [{ name: 'berth.start' }] }, status: { phase: 'Pending' } },
         text: /removed from its node/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
       },
-    ])('$what', ({ pod, text, endsAtMs, running: isRun, isOwnUse }) => {
+    ])('$what', ({ pod, text, graceMs, running: isRun, isOwnUse }) => {
       const seen = observationOf(wanted, pod);
       expect(seen).toMatchObject({ kind: 'present', running: isRun });
       const own = isOwnUse ? { isOwnUse } : {};
-      expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), endsAtMs, ...own });
+      expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), graceMs, ...own });
     });
 
     test('has no exit code of an earlier run', () => {
@@ -319,6 +322,11 @@ describe('a start that fails', () => {
       retry: true,
       reason: 'clusterFull',
       message: expect.stringContaining(text),
+    });
+    const beside = `0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match pod affinity rules.`;
+    expect(startFailureOf(unschedulable(beside))).toMatchObject({
+      reason: 'clusterFull',
+      message: expect.stringMatching(/share are mounted on one node .* stop an instance .*ReadWriteMany.*pod affinity/),
     });
     for (const why of ['1 Insufficient nvidia.com/gpu.', '1 cannot allocate all claims.'])
       expect(startFailureOf(unschedulable(`0/1 nodes are available: ${why}`))).toMatchObject({

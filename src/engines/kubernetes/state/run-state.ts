@@ -4,7 +4,7 @@ import type { NodePort } from '../../../domain/compute/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
-import { disruptionOf } from './pod-disruption.ts';
+import { disruptionOf, isGated } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
 import { hasEnded, mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
 import { quantityOf } from '../../../kubernetes/quantity.ts';
@@ -111,7 +111,8 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
     const startedAtMs = timeOf(status?.state?.running?.startedAt);
     return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
   }
-  const reserved = isReserved(set, pod) ? { reserved: true as const } : {};
+  const isNext = set.spec?.replicas !== 0 && pod !== null && isStarting(pod);
+  const reserved = isReserved(set, pod) ? { reserved: true as const } : isNext ? { starting: true as const } : {};
   // The exit code of a run that the cluster removed is not known; an earlier run has another.
   const before = set.spec?.replicas === 1 ? null : lastRunIn(set);
   const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? before ?? neverRun;
@@ -124,6 +125,13 @@ const isReserved = ({ spec }: StatefulSet, pod: Pod | null): boolean =>
   endOf(pod) !== null &&
   pod?.metadata?.deletionTimestamp === undefined &&
   pod?.status?.phase !== 'Failed';
+
+/** Waits for a node, its image or its disks. A gated Pod waits for Berth. */
+const isStarting = (pod: Pod): boolean =>
+  endOf(pod) === null &&
+  pod.metadata?.deletionTimestamp === undefined &&
+  pod.status?.phase !== 'Failed' &&
+  !isGated(pod);
 
 const neverRun = { startedAtMs: 0, exitCode: null, outOfMemory: false };
 
