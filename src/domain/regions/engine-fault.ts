@@ -29,6 +29,8 @@ export const faultReasons = [
   'mountPending',
   /** A node has not started the instance yet, and goes on. */
   'startPending',
+  /** The engine's API refuses the credentials of the region. */
+  'credentialsRefused',
   'hostTooSmall',
   'nameTaken',
 ] as const;

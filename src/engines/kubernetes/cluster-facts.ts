@@ -13,6 +13,7 @@ import { devicesByNode, noDevices, readDevices, type ClaimableDevices } from './
 import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
+import { explainedFaultOf } from './cluster-faults.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from '../../kubernetes/quantity.ts';
 
@@ -21,6 +22,8 @@ const NODES_MS = 60_000;
 const FRESH_MS = 2_000;
 /** Kubelets report the largest images alone. */
 const MOST_IMAGES_OF_A_NODE = 50;
+/** Longest time until credentials that have ended are found, before the next probe. */
+const ACCESS_MS = 30_000;
 const VERSION_MS = 10 * 60_000;
 const MIB = 2 ** 20;
 
@@ -39,10 +42,19 @@ export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: C
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
     versionAnswer.parse(await cluster.json('/version', signal)),
   );
+  const readPods = async (signal: AbortSignal): Promise<object> => {
+    try {
+      return await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
+    } catch (error) {
+      throw await explainedFaultOf(cluster, error, signal);
+    }
+  };
+  const access = remember(ACCESS_MS, readPods);
   return {
     async probe(signal) {
-      // A watch proves that the server answers. One that is not heard does not say why.
-      if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
+      // A watch proves that the server answers, but goes on with credentials that have ended. One that
+      // is not heard does not say why.
+      await (pods.isHeard() ? access(signal) : readPods(signal));
       await pods.live(signal);
       const [ofNodes, { gitVersion }, claimed] = await Promise.all([nodes(signal), version(signal), devices(signal)]);
       return probeOf(ofNodes, gitVersion, settings, claimed);

@@ -24,7 +24,7 @@ import { labels } from '../labels.ts';
 import { closeNewNodes, setEgress } from './account-networks.ts';
 import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.ts';
 import { makeClusterFacts, makeNodeReader } from './cluster-facts.ts';
-import { faultOf, overdueFaultOf, reject, withFaults } from './cluster-faults.ts';
+import { explainedFaultOf, faultOf, reject, withFaults } from './cluster-faults.ts';
 import { makeEnsureImage } from './cluster-images.ts';
 import { checkPolicies } from './cluster-policies.ts';
 import { checkRegion } from './cluster-rights.ts';
@@ -76,6 +76,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     nodes: makeNodeReader(cluster),
     egress: { policies: null },
     gatewayPorts,
+    pullersSince: new Map(),
     log,
     stopping: stopping.signal,
   };
@@ -86,7 +87,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     try {
       return await verb();
     } catch (error) {
-      throw await overdueFaultOf(cluster, error, signal);
+      throw await explainedFaultOf(cluster, error, signal);
     } finally {
       for (const list of Object.values(lists)) list.invalidate();
     }

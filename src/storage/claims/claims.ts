@@ -10,11 +10,11 @@ import { diskKey, BYTES_PER_GB, type DiskId, type SizeLimit } from '../../domain
 import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { ApiObject } from '../../kubernetes/api-objects.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import type { DiskObservation, Storage } from '../contract.ts';
+import { StorageFault, type DiskObservation, type Storage } from '../contract.ts';
 import { largestShellEntries, shellFiles } from '../files.ts';
 import { requireDiskId } from '../layout.ts';
 import { makeClaimCopies } from './claim-copies.ts';
-import { withStorageFaults } from './claim-faults.ts';
+import { asStorageFault, withStorageFaults } from './claim-faults.ts';
 import { makeClaimLists, type ClaimLists } from './claim-lists.ts';
 import type { ClaimClass, FilesPodPlacement } from './claim-manifests.ts';
 import { diskOf, isOwned, objectName } from './claim-names.ts';
@@ -83,7 +83,8 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
       if (disk.kind === 'snapshot') return observedSnapshot((await ownSnapshots()).find(isNamed) ?? null);
       return observedClaim((await ownClaims()).find(isNamed) ?? null, await facts.read());
     } catch (error) {
-      return { kind: 'unknown', reason: errorText(error) };
+      const fault = asStorageFault(error);
+      return { kind: 'unknown', reason: errorText(fault), ...(fault instanceof StorageFault ? { fault } : {}) };
     }
   }
 

@@ -79,7 +79,7 @@ export async function makeOwnDisks(context: ReconcileContext, instance: Instance
 
 async function expectPresent(disk: LocatedDisk): Promise<void> {
   const observation = await disk.storage.observe(disk);
-  if (observation.kind === 'unknown') throw new Error(observation.reason);
+  if (observation.kind === 'unknown') throw observation.fault ?? new Error(observation.reason);
   if (observation.kind === 'absent')
     throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }

@@ -15,8 +15,7 @@ export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): 
   if (pod === null) return { text: GONE, graceMs: 0 };
   const why = { text: reasonOf(pod), ...(isOwnUse(pod) && { isOwnUse: true as const }) };
   const { deletionTimestamp, deletionGracePeriodSeconds: graceSeconds = 0 } = pod.metadata ?? {};
-  if (deletionTimestamp !== undefined)
-    return { ...why, graceMs: 1_000 * Math.max(0, graceSeconds - STOP_SECONDS) };
+  if (deletionTimestamp !== undefined) return { ...why, graceMs: 1_000 * Math.max(0, graceSeconds - STOP_SECONDS) };
   if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { ...why, graceMs: 0 };
   const status = mainStatusOf(pod);
   const hasRun = status?.state?.running !== undefined || hasEnded(status);
