@@ -1,2 +1,2 @@
-/** Label of Pods that mount disks of one node. Its value is the account, whose Pods run together. */
+/** Label of Pods that mount disks of one node; its value is the account. They run together. */
 export const ONE_NODE_LABEL = 'berth.one-node';

@@ -118,8 +118,8 @@ export interface Observed {
   lostGpu: LostGpu | null;
   memoryKills: MemoryKills | null;
   /**
-   * End of the last engine outage, or first sight of the last run. Deadlines count from here if it is
-   * later than the request.
+   * End of the last engine outage, or first observation of the run. Deadlines count from a request
+   * that is later.
    */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */

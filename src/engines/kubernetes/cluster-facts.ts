@@ -35,7 +35,14 @@ export interface ClusterFacts {
 
 const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
 
-export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: ClusterContext): ClusterFacts {
+export function makeClusterFacts({
+  cluster,
+  settings,
+  pods,
+  nodes: allNodes,
+}: Pick<ClusterContext, 'cluster' | 'settings' | 'nodes'> & {
+  pods: Pick<ClusterContext['pods'], 'isHeard' | 'live'>;
+}): ClusterFacts {
   const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
     (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
@@ -52,8 +59,7 @@ export function makeClusterFacts({ cluster, settings, pods, nodes: allNodes }: C
   const access = remember(ACCESS_MS, readPods);
   return {
     async probe(signal) {
-      // A watch proves that the server answers, but goes on with credentials that have ended. One that
-      // is not heard does not say why.
+      // A watch proves that the server answers, but outlives its credentials.
       await (pods.isHeard() ? access(signal) : readPods(signal));
       await pods.live(signal);
       const [ofNodes, { gitVersion }, claimed] = await Promise.all([nodes(signal), version(signal), devices(signal)]);

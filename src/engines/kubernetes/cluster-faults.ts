@@ -42,8 +42,8 @@ export function faultOf(error: unknown): EngineFault {
 }
 
 /**
- * Asks the cluster what an error means. A call that ran out of its time says nothing about a cluster
- * that answers, and a missing namespace is refused like a missing right.
+ * Asks the cluster about an error. A call that ran out of time is no outage of a cluster that
+ * answers, and a missing namespace is refused like a missing right.
  */
 export async function explainedFaultOf(
   cluster: Pick<Cluster, 'json' | 'namespace'>,

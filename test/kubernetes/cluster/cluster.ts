@@ -1,7 +1,8 @@
 /**
- * A real Kubernetes of one to three nodes on this machine: its components run in namespaces, control
- * groups and a folder of their own for each node, and end with the process that started them. Several
- * clusters can run at once. Needs root, and the programs that `npm run test:kubernetes` builds.
+ * A real Kubernetes of one to three nodes on this machine. The components of a node run in
+ * namespaces, control groups and a folder of their own, and end with the process that started them.
+ * Several clusters can run at once. Needs root, and the programs that `npm run test:kubernetes`
+ * builds.
  */
 import { createReadStream } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';

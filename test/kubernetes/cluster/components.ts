@@ -149,8 +149,8 @@ export const components = {
       '--default-fstype=xfs',
       '--extra-create-metadata',
     ),
-  // As csi-attacher does for a driver without ControllerPublishVolume: each attachment succeeds. The
-  // controllers ask for none while another node has the volume.
+  // Lets each attachment succeed, as for a driver without ControllerPublishVolume. The controllers
+  // ask for none while another node has the volume.
   'csi-attacher': () => ['/bin/sh', '-c', ATTACH],
   'csi-resizer': () => sidecar('csi-resizer', `--csi-address=${csiSocket}`),
   // Without the gate it waits for resources of groups first, for 30 s.

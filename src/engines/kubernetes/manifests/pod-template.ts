@@ -81,7 +81,10 @@ function podSpecOf(spec: EngineSpec, { installation, settings, hasPullSecret }: 
     ...(settings.userNamespaces ? { hostUsers: false } : {}),
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
-    ...placementOf([settings, gpus?.nodes ?? {}, spec.placement ?? {}], isOnOneNode(spec) ? besideOthers(installation, spec) : {}),
+    ...placementOf(
+      [settings, gpus?.nodes ?? {}, spec.placement ?? {}],
+      isOnOneNode(spec) ? sameNode(installation, spec) : {},
+    ),
     ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
@@ -218,10 +221,10 @@ function placementOf(
 const isOnOneNode = ({ mounts }: EngineSpec): boolean => mounts.some(({ oneNode }) => oneNode === true);
 
 /**
- * The node of the account's Pods that mount such disks; any node for the first of them. Each has the
- * shared folder, so one term for all disks is exact there, and narrow in a region without it.
+ * Requires the node of the account's Pods that mount such disks; any node for the first Pod. All
+ * mount the shared folder, so one term for all disks is enough.
  */
-const besideOthers = (installation: string, { ownerId }: EngineSpec): Affinity => ({
+const sameNode = (installation: string, { ownerId }: EngineSpec): Affinity => ({
   podAffinity: {
     requiredDuringSchedulingIgnoredDuringExecution: [
       {

@@ -161,7 +161,7 @@ const LATER_REASONS = ['Pulling', 'Pulled', 'Created', 'Started'];
 /** A node that cannot make a sandbox for this time cannot make one. */
 const SANDBOX_DEADLINE_MS = 600_000;
 
-/** What keeps the node from starting the Pod now, by its events, whose times are those of the cluster. */
+/** Trouble of the node with a start, by the events of the Pod; all times are the cluster's. */
 export function nodeTroubleOf({ metadata }: Pod, events: readonly ClusterEvent[]): EngineFault | null {
   const [last] = events
     .filter(({ reason }) => NODE_TROUBLES.includes(reason ?? ''))
