@@ -38,6 +38,13 @@ async function startDrivers(): Promise<void> {
   await cluster.start(...sidecars);
 }
 
+/** Leaves no room for another instance. */
+async function fill({ name }: ClusterNode): Promise<void> {
+  const cores = await cluster.kubectl(['get', 'node', name, '-o', 'jsonpath={.status.allocatable.cpu}']);
+  await cluster.apply(blocker('blocker', undefined, name, Number(cores) * 1_000 - 1_500));
+  await cluster.kubectl(['wait', 'pod/blocker', '-n', NAMESPACE, '--for=condition=Ready', '--timeout=120s']);
+}
+
 test('runs the instances of an account on the node that has its shared folder', async () => {
   const scene = await makeFaultWorld(cluster);
   const first = await scene.run();
@@ -50,11 +57,7 @@ test('runs the instances of an account on the node that has its shared folder', 
 test('says that the node of the shared folder is full, and moves on when the others have ended', async () => {
   const scene = await makeFaultWorld(cluster);
   const first = await scene.run();
-  const full = await nodeOf(first);
-  const cores = (await cluster.kubectl(['get', 'node', full.name, '-o', 'jsonpath={.status.allocatable.cpu}'])).trim();
-  const rest = blocker('blocker', undefined, full.name, Number(cores) * 1_000 - 1_500);
-  await cluster.apply(rest);
-  await cluster.kubectl(['wait', 'pod/blocker', '-n', NAMESPACE, '--for=condition=Ready', '--timeout=120s']);
+  await fill(await nodeOf(first));
   const second = await scene.launch();
   expect(await scene.untilReason(second, 'NoCapacity')).toMatch(
     /share are mounted on one node .* no room .* stop an instance of the account, .*ReadWriteMany/,
@@ -63,6 +66,21 @@ test('says that the node of the shared folder is full, and moves on when the oth
   await scene.end(first);
   await scene.untilStatus(second, 'Running');
   await removePod(cluster, 'blocker');
+  await scene.end(second);
+});
+
+test('runs the instances of an account on any node of a region without shared folders', async () => {
+  const scene = await makeFaultWorld(cluster, {}, {}, { sharedFolder: false });
+  const first = await scene.run();
+  const full = await nodeOf(first);
+  await fill(full);
+  const second = await scene.run();
+  expect(await nodeOf(second)).not.toBe(full);
+  const mounts = await podField(cluster, podOf(second), '{.spec.containers[0].volumeMounts[*].mountPath}');
+  expect(mounts.split(' ')).toContain('/root/dataDisk');
+  expect(mounts).not.toContain('sharedDisk');
+  await removePod(cluster, 'blocker');
+  await scene.end(first);
   await scene.end(second);
 });
 

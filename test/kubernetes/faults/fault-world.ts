@@ -84,6 +84,7 @@ export async function makeFaultWorld(
   cluster: Cluster,
   kubernetes: object = {},
   limits: Partial<Limits> = {},
+  settings: { sharedFolder?: boolean } = {},
 ): Promise<FaultWorld> {
   const { store } = await openTempStore();
   const refused: unknown[] = [];
@@ -131,6 +132,7 @@ export async function makeFaultWorld(
         },
         pools: [{ name: 'default' as const, sizeGB: 1_000, claims }],
         nodePorts: { first: 31_000, last: 31_099 },
+        ...settings,
       },
     },
     null,
