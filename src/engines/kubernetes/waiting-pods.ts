@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
 import { EngineFault, type FaultReason } from '../../domain/regions/engine-fault.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
-import type { StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { EngineSpec } from '../contract.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';
@@ -69,8 +69,7 @@ export async function slowNode(
     await delay(looksMs[Math.min(look, looksMs.length - 1)], undefined, { signal });
     const pod = await ownPod(context, id, signal);
     if (pod?.spec?.nodeName === undefined) continue;
-    const fieldSelector = `involvedObject.uid=${pod.metadata?.uid ?? ''}`;
-    const events = await context.cluster.list(resources.events, signal, { fieldSelector });
+    const events = await eventsOf(context, pod, signal);
     const trouble = nodeTroubleOf(pod, events);
     if (trouble !== null) return trouble;
     const waitedMs = performance.now() - beganMs;
@@ -79,6 +78,24 @@ export async function slowNode(
     if (image === null && waitedMs >= startMs) return pending('startPending', STILL_STARTS);
   }
 }
+
+/** Returns a fault once the node of the Pod of a download cannot start it; rejects with the signal. */
+export async function stuckDownload(
+  context: Pick<ClusterContext, 'cluster'>,
+  name: string,
+  signal: AbortSignal,
+  looksMs: readonly number[] = LOOKS_MS,
+): Promise<EngineFault> {
+  for (let look = 0; ; look++) {
+    await delay(looksMs[Math.min(look, looksMs.length - 1)], undefined, { signal });
+    const pod = await context.cluster.get(resources.pods, name, signal);
+    const trouble = pod === null ? null : nodeTroubleOf(pod, await eventsOf(context, pod, signal));
+    if (trouble !== null) return trouble;
+  }
+}
+
+const eventsOf = ({ cluster }: Pick<ClusterContext, 'cluster'>, { metadata }: Pod, signal: AbortSignal) =>
+  cluster.list(resources.events, signal, { fieldSelector: `involvedObject.uid=${metadata?.uid ?? ''}` });
 
 const stillDownloads = (image: string): string =>
   `a node of the cluster still downloads ${image}; the instance starts when it has`;

@@ -1,7 +1,7 @@
 /** What a node of a cluster still does for a start, against a stand-in for the API server. */
 import { describe, expect, test } from 'vitest';
 import { instanceId } from '../../../src/domain/kernel/ids.ts';
-import { slowNode } from '../../../src/engines/kubernetes/waiting-pods.ts';
+import { slowNode, stuckDownload } from '../../../src/engines/kubernetes/waiting-pods.ts';
 import { nodeTroubleOf, pulledImageOf } from '../../../src/engines/kubernetes/state/start-failures.ts';
 import { startApiServer } from '../../fixtures/api-server.ts';
 
@@ -27,6 +27,20 @@ test('a start that waits for an image says so, once its Pod has a node that down
     message: 'a node of the cluster still downloads big:1; the instance starts when it has',
   });
   expect(calls.map(({ path }) => path.split('/').at(-1))).toEqual([`${id}-0`, `${id}-0`, 'events']);
+  expect(calls.at(-1)?.query.get('fieldSelector')).toBe('involvedObject.uid=u-1');
+});
+
+test('a download whose node makes no sandbox says why', async () => {
+  const failed = { involvedObject: {}, reason: 'FailedCreatePodSandBox', message: 'no addresses', lastTimestamp: '' };
+  const { cluster, calls } = await startApiServer({
+    answer: ({ path }) => ({ body: path.endsWith('/events') ? { items: [failed] } : { metadata: { uid: 'u-1' } } }),
+  });
+  const fault = await stuckDownload({ cluster }, 'berth-pull-1', AbortSignal.timeout(30_000), [0]);
+  expect(fault).toMatchObject({
+    kind: 'rejected',
+    retry: true,
+    message: expect.stringMatching(/sandbox.*no addresses/),
+  });
   expect(calls.at(-1)?.query.get('fieldSelector')).toBe('involvedObject.uid=u-1');
 });
 
