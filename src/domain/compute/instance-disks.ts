@@ -55,8 +55,8 @@ export function largestDataDiskGB(
 type OwnDisk = DiskId & CountedSpace & { sizeGB: number };
 
 /**
- * Best effort, except a data disk that was asked to be larger than its type's. `sharedGB` is null in a
- * region without shared folders.
+ * Best effort, except a data disk that was asked to be larger than its type's. `sharedGB`: null in
+ * a region without shared folders.
  */
 export function ownDisks(instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>, sharedGB: number | null): OwnDisk[] {
   const { id, spec } = instance;

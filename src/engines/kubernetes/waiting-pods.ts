@@ -79,7 +79,7 @@ export async function slowNode(
   }
 }
 
-/** Returns a fault once the node of the Pod of a download cannot start it; rejects with the signal. */
+/** Returns a fault once a node cannot start the Pod of a download; rejects with the signal. */
 export async function stuckDownload(
   context: Pick<ClusterContext, 'cluster'>,
   name: string,
