@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { eventually } from '../../fixtures/control.ts';
+import { eventually, IMAGE_REF } from '../../fixtures/control.ts';
 import type { Cluster, ClusterNode } from '../cluster/cluster.ts';
 import { blocker, makeFaultWorld, NAMESPACE, podField, podOf, removePod, startFaultCluster } from './fault-world.ts';
 
@@ -85,7 +85,11 @@ test('runs the instances of an account on any node of a region without shared fo
 });
 
 test('shows a failed mount with its text, and fails the start at the deadline of disks', async () => {
-  const scene = await makeFaultWorld(cluster, {}, { disksDeadlineMs: 15_000 });
+  // One node: another one would first wait for the volume, which a node without a driver keeps.
+  const nodeSelector = { 'kubernetes.io/hostname': 'node-2' };
+  const images = ['get', 'node', 'node-2', '-o', 'jsonpath={.status.images[*].names}'];
+  await eventually(async () => (await cluster.kubectl(images)).includes(IMAGE_REF));
+  const scene = await makeFaultWorld(cluster, { nodeSelector }, { disksDeadlineMs: 15_000 });
   const { instances } = scene.world.running.control;
   const instanceId = await scene.run();
   await instances.stop(scene.world.caller, { instanceId }, null);
