@@ -72,6 +72,8 @@ export interface HostMount {
   source: string;
   target: string;
   readOnly: boolean;
+  /** Other instances of the account may mount the source, and only on the same node. */
+  oneNode?: true;
 }
 
 export interface EngineSpec {

@@ -129,8 +129,11 @@ const isTerminating = (text: string): boolean => /because it is being terminated
 const FORBIDDEN =
   /User "([^"]*)" cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?/;
 
+const REFUSED =
+  'the cluster refuses the credentials of this region, which have ended or were withdrawn; an administrator replaces them ("credentials" of POST /api/admin/region/update)';
+
 function explain(failure: Failure, text: string): string {
-  if (failure === 'unauthorized') return 'the cluster refuses the credentials of this region; enter new ones';
+  if (failure === 'unauthorized') return REFUSED;
   const [, user, verb, resource, group, namespace] = FORBIDDEN.exec(text) ?? [];
   if (failure !== 'forbidden' || user === undefined) return text;
   const of = group === '' ? '' : ` of ${group}`;

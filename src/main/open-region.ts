@@ -71,6 +71,7 @@ export const makeOpenRegion =
     refuseSimulatedApart(deps.config, settings);
     return {
       ...commonOf(deps.common),
+      ...(settings.sharedFolder === false ? { sharedDiskGB: null } : {}),
       ...(await enginesAndPools(deps, region)),
       regionId: id,
       nodePortRange: settings.nodePorts,
@@ -102,10 +103,15 @@ function refuseSimulatedApart({ role }: Pick<Config, 'role'>, { simulated }: Reg
 export async function openOwnCluster(
   deps: Omit<OpenRegionDeps, 'common'>,
   file: string,
-): Promise<Made & Pick<RegionDrivers, 'nodePortRange' | 'cpuOvercommit'>> {
+): Promise<Made & Pick<RegionDrivers, 'nodePortRange' | 'cpuOvercommit'> & { hasSharedFolder: boolean }> {
   const settings = readRegionFile(file, await readFile(file, 'utf8'));
   const made = await enginesAndPools(deps, { id: '', settings, secret: null });
-  return { ...made, nodePortRange: settings.nodePorts, cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1 };
+  return {
+    ...made,
+    nodePortRange: settings.nodePorts,
+    cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1,
+    hasSharedFolder: settings.sharedFolder !== false,
+  };
 }
 
 const CHECK_MS = 60_000;

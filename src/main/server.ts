@@ -148,6 +148,7 @@ interface Host {
   installation: string;
   regionId: RegionId;
   dataDiskGB: number;
+  sharedDiskGB: number;
   drivers: Drivers;
 }
 
@@ -159,9 +160,10 @@ async function openHost({ config, log }: ServerOptions, store: Store, cleanups: 
   const made = await openOwnRegion({ config, store, installation, log });
   const dataDiskGB = await firstRun.ensureDataDiskGB(store, made.pools);
   const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
-  const drivers = await makeDrivers(config, regionId, { ...made, sharedDiskGB });
+  const own = { ...made, sharedDiskGB: made.hasSharedFolder ? sharedDiskGB : null };
+  const drivers = await makeDrivers(config, regionId, own);
   cleanups.push(() => drivers.drivers.engine.stop());
-  return { installation, regionId, dataDiskGB, drivers };
+  return { installation, regionId, dataDiskGB, sharedDiskGB, drivers };
 }
 
 async function openOwnRegion({
@@ -176,6 +178,7 @@ async function openOwnRegion({
     engine: await makeEngine(config, installation, log),
     nodePortRange: config.nodePorts,
     cpuOvercommit: config.cpuOvercommit,
+    hasSharedFolder: true,
   };
 }
 
@@ -235,12 +238,12 @@ async function makeRunningControl(
   { host, addresses, secretsKey, guards, loginProvider }: Given,
   cleanups: Cleanup[],
 ): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
-  const { installation, regionId, dataDiskGB, drivers } = host;
+  const { installation, regionId, dataDiskGB, sharedDiskGB, drivers } = host;
   const terminals =
     config.role === 'api' ? makeTerminalClient({ address: (await linkAddresses(config)).gateway }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
   const regions = makeRegions([drivers.drivers]);
-  const open = openRegionBy({ config, installation, log, common: drivers.drivers });
+  const open = openRegionBy({ config, installation, log, common: { ...drivers.drivers, sharedDiskGB } });
   const servedRegions = makeServedRegions(open, regions);
   const { openRegion } = servedRegions;
   cleanups.push(async () => {

@@ -15,9 +15,12 @@ import type { DiskFiles } from './files.ts';
 
 /**
  * `sizeGB`: current size, smaller than requested after an interrupted grow; null without limits.
+ * `fault`: for people, where the storage does not answer or refuses Berth.
  */
 export type DiskObservation =
-  { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; sizeGB: number | null };
+  | { kind: 'unknown'; reason: string; fault?: StorageFault }
+  | { kind: 'absent' }
+  | { kind: 'present'; sizeGB: number | null };
 
 export interface StorageCapabilities {
   sizeLimit: SizeLimit;
@@ -37,6 +40,8 @@ export interface StorageCapabilities {
   whyNoGrowth?: string;
   /** Supports the overlay file systems of a Docker inside. */
   dockerInside: boolean;
+  /** A disk is mounted on one node at a time, so all its instances run there. */
+  oneNode?: true;
 }
 
 export interface HostProcess {

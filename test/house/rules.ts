@@ -294,8 +294,6 @@ const systemDateIn = new Set([
   'src/edge/ssh/login.ts',
   'src/engines/docker/usage/usage.ts',
   'src/engines/kubernetes/cluster-usage.ts',
-  'src/engines/kubernetes/file-refresh.ts',
-  'src/engines/kubernetes/owned-objects.ts',
   'src/engines/kubernetes/pending-nodes.ts',
   'src/engines/simulated/clock.ts',
   'src/main/first-run.ts',

@@ -6,15 +6,18 @@ export interface PodOptions {
   command: readonly string[];
   /** Claim mounted at `/data`. */
   claim?: string;
+  /** Default: any. */
+  node?: string;
   labels?: Record<string, string>;
 }
 
-export const pod = (name: string, { command, claim, labels = { app: name } }: PodOptions): object => ({
+export const pod = (name: string, { command, claim, node, labels = { app: name } }: PodOptions): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
   metadata: { name, labels },
   spec: {
     terminationGracePeriodSeconds: 1,
+    ...(node && { nodeSelector: { 'kubernetes.io/hostname': node } }),
     containers: [
       { name: 'main', image, command, ...(claim && { volumeMounts: [{ name: 'data', mountPath: '/data' }] }) },
     ],

@@ -24,7 +24,7 @@ export async function remainsOf(number: number, network: string): Promise<Remain
   const processes: string[] = [];
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
     const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
-    if (groups.includes(`/${layout.name}/`) || (await networkOf(pid)) === network) processes.push(pid);
+    if (new RegExp(`/${layout.name}(-\\d)?/`).test(groups) || (await networkOf(pid)) === network) processes.push(pid);
   }
   const loopDevices: string[] = [];
   for (const device of await readdir('/sys/block')) {
@@ -38,7 +38,7 @@ export async function remainsOf(number: number, network: string): Promise<Remain
     interfaces: (await readdir('/sys/class/net')).filter((name) => name === layout.name),
     routes: route === undefined ? [] : [route],
     packetFilterRules: rules.split('\n').filter((line) => /KUBE-|POLICY-|CNI-|10\.9[6-9]\./.test(line)),
-    controlGroups: globSync(`/sys/fs/cgroup/{,*/}${layout.name}`),
+    controlGroups: globSync(`/sys/fs/cgroup/{,*/}${layout.name}{,-?}`),
     loopDevices,
     folders: globSync(`/tmp/${layout.name}-*`),
   };

@@ -315,6 +315,10 @@ export const regionSettings = named(
     nodePorts: z
       .strictObject({ first: port.describe('First port'), last: port.describe('Last port') })
       .describe('Node ports that instances may get'),
+    sharedFolder: z
+      .boolean()
+      .describe('False: instances have no shared folder of their account, whose disk only one node may mount at a time')
+      .optional(),
   }),
   'Engine, pools and node ports of a region that an administrator added',
 );

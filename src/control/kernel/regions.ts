@@ -20,7 +20,8 @@ export interface RegionDrivers {
   regionId: RegionId;
   engine: Engine;
   pools: readonly PoolDrivers[];
-  sharedDiskGB: number;
+  /** Size of an account's shared folder; null: instances have none. */
+  sharedDiskGB: number | null;
   nodePortRange: { first: number; last: number };
   nodePortAddress: string;
   /** Folder of common data, mounted read-only on request; null: such a launch is refused. */

@@ -158,6 +158,8 @@ function faultOfChange(before: RegionSettings, after: RegionSettings): string | 
   const [namespace, other] = [before.kubernetes?.namespace, after.kubernetes?.namespace];
   if (namespace !== other)
     return `field "settings.kubernetes.namespace" is ${other}, but instances and disks of the region are in ${namespace}; create another region`;
+  if (before.sharedFolder === false && after.sharedFolder !== false)
+    return 'field "settings.sharedFolder" stays false, since instances of the region have no shared folder; create another region';
   const gone = before.pools.find(({ name }) => !after.pools.some((pool) => pool.name === name));
   return gone ? `field "settings.pools" lacks the pool ${gone.name}, which may hold disks; keep it` : null;
 }

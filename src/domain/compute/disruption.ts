@@ -2,8 +2,8 @@
 export interface Disruption {
   /** Why, for the owner. */
   text: string;
-  /** When the programs inside are told to end, by the engine's clock; 0: already, or at once. */
-  endsAtMs: number;
+  /** Time from the first observation until the programs inside must end; 0: at once. */
+  graceMs: number;
   /** Resource used up by the instance: memory or disk of the node, or size of the root disk. */
   usedUp?: 'node' | 'rootDisk';
 }

@@ -54,8 +54,11 @@ export function largestDataDiskGB(
 
 type OwnDisk = DiskId & CountedSpace & { sizeGB: number };
 
-/** Best effort, except a data disk that was asked to be larger than its type's. */
-export function ownDisks(instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>, sharedGB: number): OwnDisk[] {
+/**
+ * Best effort, except a data disk that was asked to be larger than its type's. `sharedGB`: null in
+ * a region without shared folders.
+ */
+export function ownDisks(instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>, sharedGB: number | null): OwnDisk[] {
   const { id, spec } = instance;
   const { rootDiskGB } = spec.type;
   const dataGB = dataDiskGB(spec);
@@ -65,7 +68,7 @@ export function ownDisks(instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>, sh
       : { sizeGB: dataGB, promisedGB: 0, bestEffortGB: dataGB + rootDiskGB };
   return [
     { ...dataDisk(id), ...data },
-    { ...sharedDisk(instance), ...bestEffort(sharedGB) },
+    ...(sharedGB === null ? [] : [{ ...sharedDisk(instance), ...bestEffort(sharedGB) }]),
     ...(spec.enableDocker ? [{ ...dockerDisk(id), ...bestEffort(dockerDiskGB(spec)) }] : []),
   ];
 }

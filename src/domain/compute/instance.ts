@@ -117,7 +117,10 @@ export interface Observed {
   ending: Ending | null;
   lostGpu: LostGpu | null;
   memoryKills: MemoryKills | null;
-  /** End of the last engine outage. Deadlines count from here if it is later than the request. */
+  /**
+   * End of the last engine outage, or first observation of the run. Deadlines count from a request
+   * that is later.
+   */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
   answersBy: (typeof readinessProofs)[number];

@@ -80,7 +80,15 @@ export type Step =
   | { do: 'removeSaved' }
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
-  | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number; rootDisk?: RootDiskState }
+  /** `backOffMs`: an event of the engine does not shorten the pause before the next attempt. */
+  | {
+      do: 'mark';
+      show: Partial<Observed>;
+      attempts?: number;
+      afterMs?: number;
+      backOffMs?: number;
+      rootDisk?: RootDiskState;
+    }
   | { do: 'loseRootDisk'; show: Partial<Observed> }
   /** Reached the desired state; frees the capacity. */
   | { do: 'settle'; show: Partial<Observed> }
@@ -294,7 +302,9 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
         limits,
       );
     if (observation.exitCode !== null) {
-      const attempts = nowMs - observation.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
+      const { runningSinceMs } = observed;
+      const isStable = runningSinceMs > 0 && nowMs - runningSinceMs > STABLE_MS;
+      const attempts = isStable ? 1 : instance.attempts + 1;
       const text = `the main process exited with code ${observation.exitCode}`;
       return planRestart(
         instance,
@@ -308,8 +318,6 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
     // Held, as by a pause: what the next start fails by ends no run.
     return { do: 'mark', show: endedFields(instance, nowMs, '', '') };
   }
-  const pauseMs = remainingBackOffMs(instance, observation, nowMs, limits);
-  if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
   const event: StatusEvent = observation.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
   return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
@@ -327,19 +335,6 @@ function planReplacement(instance: Instance, observation: KnownObservation, nowM
   return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
 
-/** Engine events must not shorten the back-off of a container that exits at once. */
-function remainingBackOffMs(
-  { observed, attempts }: Instance,
-  observation: KnownObservation,
-  nowMs: number,
-  limits: Limits,
-): number {
-  const ended = observed.diagnosis === 'ContainerExited' || observed.diagnosis === 'OutOfMemory';
-  if (!ended || observed.phase !== 'Queued' || observation.kind === 'absent' || observation.startedAtMs === 0) return 0;
-  const pauseMs = backOffMs(attempts, limits);
-  return Math.min(pauseMs, observation.startedAtMs + pauseMs - nowMs);
-}
-
 function planRestart(
   instance: Instance,
   reason: Diagnosis,
@@ -350,7 +345,7 @@ function planRestart(
 ): Step {
   if (attempts > limits.maxAttempts) return failPermanently(instance, reason, `${text}, ${attempts} times in a row`);
   const show = endedFields(instance, nowMs, reason, text);
-  return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
+  return { do: 'mark', show, attempts, backOffMs: backOffMs(attempts, limits) };
 }
 
 function endedFields(
@@ -390,7 +385,7 @@ const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObserv
 function planDisrupted(
   instance: Instance,
   { running }: PresentObservation,
-  { text, endsAtMs, usedUp }: Disruption,
+  { text, graceMs, usedUp }: Disruption,
   nowMs: number,
   limits: Limits,
 ): Step {
@@ -401,7 +396,7 @@ function planDisrupted(
     return { do: 'stop', cause: 'RootDiskOverSize', why: { rootDiskSizeGB: rootDiskGB }, show };
   }
   if (spec.isSpot) {
-    const atMs = running ? Math.max(nowMs, endsAtMs) : nowMs;
+    const atMs = running ? nowMs + graceMs : nowMs;
     if (reclaimAtMs !== null && reclaimAtMs <= atMs) return { do: 'rest' };
     return { do: 'announceReclaim', atMs, reason: text, show: running ? {} : endedFields(instance, nowMs, '', '') };
   }
@@ -444,8 +439,8 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
     const awaits = awaitsScript(instance) || observed.notebook?.state === 'starting' || observation.notebookDiffers;
     return awaits ? { do: 'checkReports' } : { do: 'rest' };
   }
-  const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
-  if (nowMs - from > limits.readyDeadlineMs)
+  const isNew = observed.runStartedAtMs !== observation.startedAtMs;
+  if (!isNew && nowMs - countedFrom(instance.requestedAtMs, observed) > limits.readyDeadlineMs)
     return failPermanently(
       instance,
       'StartTimeout',
@@ -458,6 +453,8 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       status: nextStatus(observed.status, 'made'),
       phase: 'WaitReady',
       progress: null,
+      // The engine's clock may be wrong.
+      ...(isNew ? { countedFromMs: nowMs } : {}),
       ...diagnosisFields('', ''),
     },
   };

@@ -27,6 +27,12 @@ export const faultReasons = [
   'imagePending',
   /** A disk of the instance has no volume yet. */
   'diskPending',
+  /** A node cannot attach or mount a disk of the instance yet, and tries again. */
+  'mountPending',
+  /** A node has not started the instance yet, and goes on. */
+  'startPending',
+  /** The engine's API refuses the credentials of the region. */
+  'credentialsRefused',
   'hostTooSmall',
   'nameTaken',
 ] as const;

@@ -52,6 +52,8 @@ export interface RegionSettings {
   /** `default` among them. */
   pools: PoolSettings[];
   nodePorts: { first: number; last: number };
+  /** False: instances mount no shared folder of their account. */
+  sharedFolder?: boolean | undefined;
 }
 
 export const engineKindOf = ({ kubernetes, docker }: RegionSettings): 'simulated' | 'kubernetes' | 'docker' =>

@@ -42,6 +42,8 @@ export interface ClusterContext {
   egress: { policies: EgressPolicies | null; closed?: string };
   /** Ports of the gateway at the peers of the region. */
   gatewayPorts: readonly number[];
+  /** Monotonic milliseconds at which Berth first saw each Pod of a download, by uid. */
+  pullersSince: ReadonlyMap<string, number>;
   log: ClusterLog;
   /** Aborts when the driver stops. */
   stopping: AbortSignal;

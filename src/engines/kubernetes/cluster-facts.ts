@@ -16,6 +16,7 @@ import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import { grownCapacity, nodeOf } from './cluster-growth.ts';
 import type { ClusterContext } from './cluster-context.ts';
+import { explainedFaultOf } from './cluster-faults.ts';
 import type { ClusterFeatures } from './manifests/pod-template.ts';
 import { followRestartPolicies, takesRestartPolicies } from './restart-policies.ts';
 import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
@@ -26,6 +27,8 @@ const NODES_MS = 60_000;
 const FRESH_MS = 2_000;
 /** Kubelets report the largest images alone. */
 const MOST_IMAGES_OF_A_NODE = 50;
+/** Longest time until credentials that have ended are found, before the next probe. */
+const ACCESS_MS = 30_000;
 const VERSION_MS = 10 * 60_000;
 const MIB = 2 ** 20;
 
@@ -43,7 +46,9 @@ export function makeClusterFacts({
   settings,
   pods,
   nodes: allNodes,
-}: Pick<ClusterContext, 'cluster' | 'settings' | 'pods' | 'nodes'>): ClusterFacts {
+}: Pick<ClusterContext, 'cluster' | 'settings' | 'nodes'> & {
+  pods: Pick<ClusterContext['pods'], 'isHeard' | 'live'>;
+}): ClusterFacts {
   const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
     (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
@@ -51,14 +56,22 @@ export function makeClusterFacts({
     versionAnswer.parse(await cluster.json('/version', signal)),
   );
   const serverTakes = remember(VERSION_MS, (signal: AbortSignal) => takesRestartPolicies(cluster, signal));
+  const readPods = async (signal: AbortSignal): Promise<object> => {
+    try {
+      return await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
+    } catch (error) {
+      throw await explainedFaultOf(cluster, error, signal);
+    }
+  };
+  const access = remember(ACCESS_MS, readPods);
   return {
     async features(signal) {
       const [isTaken, all] = await Promise.all([serverTakes(signal), nodes(signal)]);
       return { restartPolicies: isTaken && followRestartPolicies(all), storageLimits: limitStorage(all) };
     },
     async probe(signal) {
-      // A watch proves that the server answers. One that is not heard does not say why.
-      if (!pods.isHeard()) await cluster.json(cluster.pathOf(resources.pods), signal, { limit: 1 });
+      // A watch proves that the server answers, but outlives its credentials.
+      await (pods.isHeard() ? access(signal) : readPods(signal));
       await pods.live(signal);
       const [ofNodes, { gitVersion }, claimed] = await Promise.all([nodes(signal), version(signal), devices(signal)]);
       return probeOf(ofNodes, gitVersion, settings, claimed);

@@ -1,8 +1,11 @@
 /** The one place where errors of a cluster become faults of the engine. */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/regions/engine-fault.ts';
-import { ApiError, type Failure } from '../../kubernetes/api-error.ts';
+import { ApiError, isFailure, type Failure } from '../../kubernetes/api-error.ts';
+import type { Cluster } from '../../kubernetes/cluster.ts';
 
 const NO_ANSWER = 'the cluster did not answer in time; Berth retries';
+const NOT_DONE = 'the cluster answers, but has not done its part in time; Berth waits for it';
+const ASK_MS = 5_000;
 
 const kinds: Record<Failure, { kind: FaultKind; retry: boolean }> = {
   absent: { kind: 'not_found', retry: true },
@@ -20,15 +23,16 @@ const kinds: Record<Failure, { kind: FaultKind; retry: boolean }> = {
   away: { kind: 'unreachable', retry: true },
 };
 
+const reasons: Partial<Record<Failure, FaultReason>> = { quota: 'clusterFull', unauthorized: 'credentialsRefused' };
+
 export function faultOf(error: unknown): EngineFault {
   if (error instanceof EngineFault) return error;
   if (error instanceof ApiError) {
     const port = takenNodePort(error);
     if (port !== null) return portTaken(port, error);
-    const reason = error.failure === 'quota' ? 'clusterFull' : undefined;
     return new EngineFault(kinds[error.failure].kind, sentenceOf(error), {
       retry: kinds[error.failure].retry,
-      reason,
+      reason: reasons[error.failure],
       cause: error,
     });
   }
@@ -36,6 +40,32 @@ export function faultOf(error: unknown): EngineFault {
   const text = isAbort ? NO_ANSWER : 'a call of the cluster failed; Berth retries';
   return new EngineFault('unreachable', text, { retry: true, cause: error });
 }
+
+/**
+ * Asks the cluster about an error. A call that ran out of time is no outage of a cluster that
+ * answers, and a missing namespace is refused like a missing right.
+ */
+export async function explainedFaultOf(
+  cluster: Pick<Cluster, 'json' | 'namespace'>,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<EngineFault> {
+  const ask = (path: string): Promise<unknown> =>
+    cluster.json(path, AbortSignal.timeout(ASK_MS)).then(
+      () => null,
+      (failure: unknown) => failure,
+    );
+  const isOverdue = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
+  if (isOverdue && !(error instanceof EngineFault) && (await ask('/version')) === null)
+    return new EngineFault('busy', NOT_DONE, { retry: true, reason: 'startPending', cause: error });
+  const { namespace } = cluster;
+  if (isFailure(error, 'forbidden') && isFailure(await ask(`/api/v1/namespaces/${namespace}`), 'absent'))
+    return noNamespace(namespace);
+  return faultOf(error);
+}
+
+export const noNamespace = (namespace: string): EngineFault =>
+  reject(`the cluster has no namespace ${namespace}; create it, as deploy/kubernetes/namespace.yaml does`);
 
 function sentenceOf({ failure, message }: ApiError): string {
   const quota = /exceeded quota: (.*)$/s.exec(message)?.[1];

@@ -15,6 +15,7 @@ import { faultOf } from './cluster-faults.ts';
 import type { ClusterFacts } from './cluster-facts.ts';
 import { newPullerName, pullerPod, pullerPolicy, pullerSecret } from './manifests/puller-pod.ts';
 import { startFailureOf } from './state/start-failures.ts';
+import { stuckDownload } from './waiting-pods.ts';
 
 const PRESENT_MS = 10 * 60_000;
 const MAX_REFS = 10_000;
@@ -58,6 +59,8 @@ async function pull(
   signal: AbortSignal,
 ): Promise<void> {
   const name = newPullerName(ref);
+  const settled = new AbortController();
+  const until = AbortSignal.any([signal, settled.signal]);
   const puller = { name, installation, settings, ref, askRegistry, hasSecret: credentials !== undefined };
   try {
     await Promise.all([
@@ -69,9 +72,11 @@ async function pull(
     await cluster.create(resources.pods, pullerPod(puller), signal);
     onProgress({ text: `a node downloads ${ref}`, done: 0, total: 0, unit: 'bytes' });
     const whenFull = settings.autoscaling === undefined ? 'fails' : askRegistry ? 'waits' : 'skips';
-    const failure = await pods.until(name, (pod, last) => outcomeOf(pod, last, whenFull), signal);
+    const outcome = pods.until(name, (pod, last) => outcomeOf(pod, last, whenFull), until);
+    const failure = await Promise.race([outcome, stuckDownload({ cluster }, name, until)]);
     if (failure !== null) throw failure;
   } finally {
+    settled.abort();
     const cleaning = AbortSignal.any([stopping, AbortSignal.timeout(CLEAN_MS)]);
     const remove = async (): Promise<void> => {
       await cluster.remove(resources.pods, name, cleaning, { graceSeconds: 0 });

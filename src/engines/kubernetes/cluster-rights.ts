@@ -9,7 +9,7 @@ import { resources } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import type { ClusterContext } from './cluster-context.ts';
-import { reject } from './cluster-faults.ts';
+import { noNamespace, reject } from './cluster-faults.ts';
 import { readDevices } from './device-slices.ts';
 
 export interface Right {
@@ -101,8 +101,7 @@ export async function checkRegion(
     );
   const secret = { metadata: { name: 'berth-dry-run' } };
   await cluster.create(resources.secrets, secret, signal, { dryRun: true }).catch((error: unknown) => {
-    if (isFailure(error, 'absent'))
-      throw reject(`the cluster has no namespace ${namespace}; create it, as deploy/kubernetes/namespace.yaml does`);
+    if (isFailure(error, 'absent')) throw noNamespace(namespace);
   });
   await readDevices(cluster, settings, signal);
 }

@@ -2,6 +2,7 @@
  * Control files of a running instance. The kubelet replaces them with its next look at the Pod,
  * which a changed annotation brings about; a file tells which files are there.
  */
+import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { StatefulSet } from '../../kubernetes/api-objects.ts';
@@ -36,7 +37,7 @@ export async function refreshFiles(
     if (performance.now() - annotatedMs > REPEAT_MS) {
       annotatedMs = performance.now();
       // Another value each time, or the kubelet would not look again.
-      const value = `${wanted}.${Date.now()}`;
+      const value = `${wanted}.${randomUUID()}`;
       await cluster.patch(
         resources.pods,
         podName(spec.id),

@@ -7,7 +7,7 @@
  *
  * A Pod is one run: an ended one is removed before the next.
  */
-import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { EngineFault, type FaultReason } from '../../domain/regions/engine-fault.ts';
 import type { NodePort } from '../../domain/compute/instance.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
@@ -32,7 +32,7 @@ import { pullSecret } from './manifests/pull-secret.ts';
 import { isGated } from './state/pod-disruption.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
-import { claimFault, refusedPod, slowPull } from './waiting-pods.ts';
+import { claimFault, refusedPod, slowNode } from './waiting-pods.ts';
 
 interface StartContext extends ClusterContext {
   can: ClusterFeatures;
@@ -226,7 +226,7 @@ async function run(
       started,
       refusedPod(context, spec, applied, until),
       claimFault(context, spec, until),
-      slowPull(context, spec, isStarting ? { firstMs: 0 } : {}, until),
+      slowNode(context, spec, isStarting ? { looksMs: AT_ONCE, pullMs: 0 } : {}, until),
       ...(spec.spot === true ? [openGates(context, spec, until)] : []),
     ]);
     if (outcome instanceof EngineFault)
@@ -265,10 +265,17 @@ const awaitRegistry = ({ message, reason, cause }: EngineFault): EngineFault =>
   new EngineFault('busy', message, { retry: true, reason, cause });
 
 const CLEAN_MS = 5_000;
+/** Pauses before looks at a Pod of an earlier call. */
+const AT_ONCE = [0, 5_000];
+
+const KEEPING: readonly (FaultReason | undefined)[] = ['imagePending', 'mountPending', 'startPending', 'nodePending'];
+
+/** Its node goes on with the Pod, or a node comes for it: another one would begin from the start. */
+const keepsPod = ({ retry, reason }: EngineFault): boolean => retry && KEEPING.includes(reason);
 
 /**
- * A start that failed leaves no Pod that could start later, and nothing of a new instance. A Pod
- * that waits for an image or a node stays.
+ * A start that failed leaves no Pod that could start later, and nothing of a new instance, unless
+ * its node goes on, or an autoscaler adds one.
  */
 async function leaveNothing(
   context: ClusterContext,
@@ -277,8 +284,7 @@ async function leaveNothing(
   error: unknown,
 ): Promise<void> {
   const { cluster, log } = context;
-  if (!(error instanceof EngineFault) || error.kind === 'unreachable') return;
-  if (error.reason === 'imagePending' || error.reason === 'nodePending') return;
+  if (!(error instanceof EngineFault) || error.kind === 'unreachable' || keepsPod(error)) return;
   const signal = AbortSignal.any([context.stopping, AbortSignal.timeout(CLEAN_MS)]);
   try {
     if (present === null && error.kind === 'not_found') return await destroyInstance(context, spec.id, signal);

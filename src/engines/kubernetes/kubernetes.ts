@@ -24,7 +24,7 @@ import { labels } from '../labels.ts';
 import { closeNewNodes, setEgress } from './account-networks.ts';
 import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.ts';
 import { makeClusterFacts, makeNodeReader } from './cluster-facts.ts';
-import { faultOf, reject, withFaults } from './cluster-faults.ts';
+import { explainedFaultOf, faultOf, reject, withFaults } from './cluster-faults.ts';
 import { makeEnsureImage } from './cluster-images.ts';
 import { checkPolicies } from './cluster-policies.ts';
 import { checkRegion } from './cluster-rights.ts';
@@ -81,23 +81,24 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     nodes,
     egress: { policies: null },
     gatewayPorts,
+    pullersSince: new Map(),
     log,
     stopping: stopping.signal,
   };
 
   /** Lists show a change of ours at once. */
-  const changing = async <T>(verb: () => Promise<T>): Promise<T> => {
+  const changing = async <T>(verb: () => Promise<T>, signal: AbortSignal): Promise<T> => {
     try {
       return await verb();
     } catch (error) {
-      throw faultOf(error);
+      throw await explainedFaultOf(cluster, error, signal);
     } finally {
       for (const list of Object.values(lists)) list.invalidate();
     }
   };
   const ofInstance = <T>(id: InstanceId, signal: AbortSignal, verb: () => Promise<T>): Promise<T> => {
     if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is not the id of an instance`));
-    return changing(() => context.instances.run(id, verb, signal));
+    return changing(() => context.instances.run(id, verb, signal), signal);
   };
 
   /** Throws what is wrong with the cluster first. */
@@ -141,7 +142,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     setEgress: (policies, signal) => withFaults(() => setEgress(context, policies, signal)),
     halt: (id, graceMs, signal) => ofInstance(id, signal, () => haltInstance(context, id, graceMs, signal)),
     destroy: (id, signal) => ofInstance(id, signal, () => destroyInstance(context, id, signal)),
-    discard: (owned, signal) => changing(() => discard(context, owned, signal)),
+    discard: (owned, signal) => changing(() => discard(context, owned, signal), signal),
     watch(onHint, signal) {
       context.pods.listen(({ object }) => {
         const id = object.metadata?.labels?.[labels.id] ?? '';

@@ -13,7 +13,7 @@ import { accountSelector, annotations, isOwned, podName, selectorText } from './
 import { timeOf } from './state/pod-status.ts';
 import { generationOf, isRunning, observationOf } from './state/run-state.ts';
 
-/** Older Pods of downloads have lost their server. */
+/** Pods of downloads that are there for longer have lost their server. */
 const PULLER_MS = 3_600_000;
 
 export async function listOwned(context: ClusterContext, signal: AbortSignal): Promise<OwnedObject[]> {
@@ -62,20 +62,22 @@ function instanceOf(set: StatefulSet, podsByName: ReadonlyMap<string | undefined
   };
 }
 
-async function removeOldPullers(
-  { cluster, installation }: ClusterContext,
-  pods: readonly Pod[],
-  signal: AbortSignal,
-): Promise<void> {
+/** The age of a Pod is a time of the cluster's clock: counts from the first sight of it. */
+async function removeOldPullers(context: ClusterContext, pods: readonly Pod[], signal: AbortSignal): Promise<void> {
+  const { cluster, installation, pullersSince } = context;
+  const present = new Map<string, number>();
   for (const { metadata } of pods) {
-    const isOld = Date.now() - timeOf(metadata?.creationTimestamp) > PULLER_MS;
-    if (!isOld || !isOwned(metadata, installation, 'pull')) continue;
-    const name = metadata?.name ?? '';
+    if (!isOwned(metadata, installation, 'pull')) continue;
+    const { uid = '', name = '' } = metadata ?? {};
+    const sinceMs = pullersSince.get(uid) ?? performance.now();
+    present.set(uid, sinceMs);
+    if (performance.now() - sinceMs < PULLER_MS) continue;
     // The Pod last: it is what a sweep finds.
     await cluster.remove(resources.secrets, name, signal);
     await cluster.remove(resources.networkPolicies, name, signal);
-    await cluster.remove(resources.pods, name, signal, { uid: metadata?.uid });
+    await cluster.remove(resources.pods, name, signal, { uid });
   }
+  context.pullersSince = present;
 }
 
 export async function discard(

@@ -1,15 +1,15 @@
 /** Bounds what a StatefulSet without a Pod, and a Pod without its image or disks, wait for. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { raceAbort } from '../../async/abort.ts';
-import { EngineFault } from '../../domain/regions/engine-fault.ts';
+import { EngineFault, type FaultReason } from '../../domain/regions/engine-fault.ts';
 import { isFailure } from '../../kubernetes/api-error.ts';
-import type { StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { EngineSpec } from '../contract.ts';
 import { ownPod, type ClusterContext } from './cluster-context.ts';
 import { faultOf } from './cluster-faults.ts';
 import { podName } from './manifests/object-names.ts';
-import { pulledImageOf } from './state/start-failures.ts';
+import { nodeTroubleOf, pulledImageOf } from './state/start-failures.ts';
 
 /** Pauses before each question. */
 const PAUSES_MS = [300, 700, 2_000, 5_000, 10_000];
@@ -41,26 +41,68 @@ export async function refusedPod(
   return raceAbort(new Promise<never>(() => {}), signal);
 }
 
+/** Pauses before each look at a Pod that has a node; the last one repeats. */
+const LOOKS_MS = [1_000, 2_000, 3_000, 4_000, 10_000];
+/** Wait for an image that is not worth a word. */
 const PULL_PATIENCE_MS = 10_000;
+/** Below the deadline of a call, which says nothing about the Pod. */
+const START_PATIENCE_MS = 45_000;
 
-/** Returns a fault once the Pod still waits for its image; rejects with the signal. */
-export async function slowPull(
+export interface Patience {
+  looksMs?: readonly number[];
+  pullMs?: number;
+  startMs?: number;
+}
+
+/**
+ * Returns a fault once the node of the Pod cannot start it, or still downloads its image; rejects
+ * with the signal. The node goes on by itself.
+ */
+export async function slowNode(
   context: Pick<ClusterContext, 'cluster' | 'installation'>,
   { id }: Pick<EngineSpec, 'id'>,
-  { firstMs = PULL_PATIENCE_MS, againMs = PULL_PATIENCE_MS }: { firstMs?: number; againMs?: number },
+  { looksMs = LOOKS_MS, pullMs = PULL_PATIENCE_MS, startMs = START_PATIENCE_MS }: Patience,
   signal: AbortSignal,
 ): Promise<EngineFault> {
-  for (let pauseMs = firstMs; ; pauseMs = againMs) {
-    await delay(pauseMs, undefined, { signal });
+  const beganMs = performance.now();
+  for (let look = 0; ; look++) {
+    await delay(looksMs[Math.min(look, looksMs.length - 1)], undefined, { signal });
     const pod = await ownPod(context, id, signal);
     if (pod?.spec?.nodeName === undefined) continue;
-    const fieldSelector = `involvedObject.uid=${pod.metadata?.uid ?? ''}`;
-    const image = pulledImageOf(await context.cluster.list(resources.events, signal, { fieldSelector }));
-    if (image === null) continue;
-    const text = `a node of the cluster still downloads ${image}; the instance starts when it has`;
-    return new EngineFault('busy', text, { retry: true, reason: 'imagePending' });
+    const events = await eventsOf(context, pod, signal);
+    const trouble = nodeTroubleOf(pod, events);
+    if (trouble !== null) return trouble;
+    const waitedMs = performance.now() - beganMs;
+    const image = pulledImageOf(events);
+    if (image !== null && waitedMs >= pullMs) return pending('imagePending', stillDownloads(image));
+    if (image === null && waitedMs >= startMs) return pending('startPending', STILL_STARTS);
   }
 }
+
+/** Returns a fault once a node cannot start the Pod of a download; rejects with the signal. */
+export async function stuckDownload(
+  context: Pick<ClusterContext, 'cluster'>,
+  name: string,
+  signal: AbortSignal,
+  looksMs: readonly number[] = LOOKS_MS,
+): Promise<EngineFault> {
+  for (let look = 0; ; look++) {
+    await delay(looksMs[Math.min(look, looksMs.length - 1)], undefined, { signal });
+    const pod = await context.cluster.get(resources.pods, name, signal);
+    const trouble = pod === null ? null : nodeTroubleOf(pod, await eventsOf(context, pod, signal));
+    if (trouble !== null) return trouble;
+  }
+}
+
+const eventsOf = ({ cluster }: Pick<ClusterContext, 'cluster'>, { metadata }: Pod, signal: AbortSignal) =>
+  cluster.list(resources.events, signal, { fieldSelector: `involvedObject.uid=${metadata?.uid ?? ''}` });
+
+const stillDownloads = (image: string): string =>
+  `a node of the cluster still downloads ${image}; the instance starts when it has`;
+const STILL_STARTS = 'the node of the instance has not started it yet; Berth waits for it';
+
+const pending = (reason: FaultReason, text: string): EngineFault =>
+  new EngineFault('busy', text, { retry: true, reason });
 
 /** Provisioners of clouds take up to half a minute. The volume is made further without the Pod. */
 const CLAIM_PATIENCE_MS = 40_000;
@@ -74,7 +116,7 @@ export async function claimFault(context: ClusterContext, spec: EngineSpec, sign
     const unbound = await unboundClaims(context, spec, signal);
     if (unbound.length === 0) continue;
     const text = `the cluster has not made the volumes of all disks yet (claims ${unbound.join(', ')}); Berth retries`;
-    return new EngineFault('busy', text, { retry: true, reason: 'diskPending' });
+    return pending('diskPending', text);
   }
 }
 

@@ -2,7 +2,8 @@
 import { BYTES_PER_GB, type DiskId } from '../../domain/storage/disk.ts';
 import type { KubernetesEngineSettings } from '../../domain/regions/kubernetes-settings.ts';
 import { SERVE_COMMANDS } from '../../domain/compute/serve-commands.ts';
-import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
+import type { ObjectMeta, PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
+import { ONE_NODE_LABEL } from '../../kubernetes/one-node.ts';
 import { quantityOf } from '../../kubernetes/quantity.ts';
 import { diskMeta, filesPodName, objectName, type Owner } from './claim-names.ts';
 
@@ -71,12 +72,12 @@ export type FilesPodPlacement = Pick<KubernetesEngineSettings, 'nodeSelector' | 
  * where a Pod mounts the disk already, which another node may not.
  */
 export const filesPod = (
-  owner: Owner,
+  owner: ClaimClass,
   disk: DiskId,
   { image, idleS, placement: { nodeSelector, tolerations } = {} }: FilesPodOptions,
   node: string | null,
 ): Pod => ({
-  metadata: diskMeta(owner, disk, filesPodName(disk), 'files'),
+  metadata: filesPodMeta(owner, disk),
   spec: {
     restartPolicy: 'Never',
     automountServiceAccountToken: false,
@@ -111,6 +112,14 @@ export const filesPod = (
     ],
   },
 });
+
+/** Instances of the account follow the Pod to the node that has its shared folder. */
+function filesPodMeta(owner: ClaimClass, disk: DiskId): ObjectMeta {
+  const meta = diskMeta(owner, disk, filesPodName(disk), 'files');
+  const account = disk.id.split('/')[0] ?? '';
+  if (disk.kind !== 'shared' || owner.accessMode !== 'ReadWriteOnce') return meta;
+  return { ...meta, labels: { ...meta.labels, [ONE_NODE_LABEL]: account } };
+}
 
 const onNode = (node: string) => ({
   nodeAffinity: {

@@ -10,11 +10,11 @@ import { diskKey, BYTES_PER_GB, type DiskId, type SizeLimit } from '../../domain
 import { errorText } from '../../domain/kernel/unknown-error.ts';
 import type { ApiObject } from '../../kubernetes/api-objects.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import type { DiskObservation, Storage } from '../contract.ts';
+import { StorageFault, type DiskObservation, type Storage } from '../contract.ts';
 import { largestShellEntries, shellFiles } from '../files.ts';
 import { requireDiskId } from '../layout.ts';
 import { makeClaimCopies } from './claim-copies.ts';
-import { withStorageFaults } from './claim-faults.ts';
+import { asStorageFault, withStorageFaults } from './claim-faults.ts';
 import { makeClaimLists, type ClaimLists } from './claim-lists.ts';
 import type { ClaimClass, FilesPodPlacement } from './claim-manifests.ts';
 import { diskOf, isOwned, objectName } from './claim-names.ts';
@@ -51,7 +51,7 @@ const DESTROY_DEADLINE_MS = 120_000;
 const FILES_IDLE_MS = 30_000;
 
 export function makeClaimStorage(options: ClaimOptions): Storage {
-  const { cluster, sizeLimit, dockerInside, sizeGB: poolGB, elapsed = () => performance.now() } = options;
+  const { cluster, sizeLimit, dockerInside, accessMode, sizeGB: poolGB, elapsed = () => performance.now() } = options;
   const { filesImage: image, placement, filesIdleMs: idleMs = FILES_IDLE_MS } = options;
   const facts = makeClassReader(cluster, options, elapsed);
   const lists = options.lists ?? makeClaimLists(cluster, options.installation, elapsed);
@@ -83,7 +83,8 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
       if (disk.kind === 'snapshot') return observedSnapshot((await ownSnapshots()).find(isNamed) ?? null);
       return observedClaim((await ownClaims()).find(isNamed) ?? null, await facts.read());
     } catch (error) {
-      return { kind: 'unknown', reason: errorText(error) };
+      const fault = asStorageFault(error);
+      return { kind: 'unknown', reason: errorText(fault), ...(fault instanceof StorageFault ? { fault } : {}) };
     }
   }
 
@@ -95,6 +96,7 @@ export function makeClaimStorage(options: ClaimOptions): Storage {
         usage: 'mounted',
         copies: 'atomic',
         dockerInside,
+        ...(accessMode === 'ReadWriteOnce' ? { oneNode: true as const } : {}),
         ...(whyNoCopies === undefined ? {} : { whyNoCopies }),
         ...(whyNoGrowth === undefined ? {} : { whyNoGrowth }),
       };

@@ -10,14 +10,14 @@ import { StorageFault } from '../contract.ts';
 import { discardUploads } from '../files.ts';
 import { poll } from './claim-faults.ts';
 import type { ClaimLists } from './claim-lists.ts';
-import { DISK_FOLDER, FILES_CONTAINER, filesPod, type FilesPodOptions } from './claim-manifests.ts';
-import { filesPodName, installationSelector, isFilesPod, isOwned, objectName, type Owner } from './claim-names.ts';
+import { DISK_FOLDER, FILES_CONTAINER, filesPod, type ClaimClass, type FilesPodOptions } from './claim-manifests.ts';
+import { filesPodName, installationSelector, isFilesPod, isOwned, objectName } from './claim-names.ts';
 
 const START_DEADLINE_MS = 90_000;
 
 export interface FilesPodContext {
   cluster: Cluster;
-  owner: Owner;
+  owner: ClaimClass;
   pods: ClaimLists['pods'];
   manifest: FilesPodOptions;
   /** Uids of Pods without uploads that a crash has left, by name. */

@@ -14,8 +14,8 @@ import type { OpenShell } from '../files.ts';
 import { makeHelperUses } from '../helper-uses.ts';
 import { poll, withStorageFaults } from './claim-faults.ts';
 import type { ClaimLists } from './claim-lists.ts';
-import type { FilesPodOptions } from './claim-manifests.ts';
-import { diskOf, filesPodName, isFilesPod, isOwned, type Owner } from './claim-names.ts';
+import type { ClaimClass, FilesPodOptions } from './claim-manifests.ts';
+import { diskOf, filesPodName, isFilesPod, isOwned } from './claim-names.ts';
 import { ensureFilesPod, isOver, podsUsing, removePod, runInPod, type FilesPodContext } from './files-pod.ts';
 
 export interface FilesPods {
@@ -34,7 +34,7 @@ export interface FilesPods {
 
 interface FilesPodsOptions extends Omit<FilesPodOptions, 'idleS'> {
   cluster: Cluster;
-  owner: Owner;
+  owner: ClaimClass;
   pods: ClaimLists['pods'];
   idleMs: number;
   elapsed: () => number;

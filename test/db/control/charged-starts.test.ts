@@ -25,7 +25,7 @@ async function openWorld(open: Open, readyDeadlineMs = HOUR_MS) {
     const found = await observe(ids, signal);
     for (const [id, one] of found)
       if (evicted.has(id) && one.kind === 'present')
-        found.set(id, { ...one, disruption: { text: 'the node is drained', endsAtMs: 0 } });
+        found.set(id, { ...one, disruption: { text: 'the node is drained', graceMs: 0 } });
     return found;
   };
   const period = (id: string) =>

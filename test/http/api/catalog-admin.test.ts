@@ -283,6 +283,12 @@ test('a region in a cluster has a namespace of its own, which stays', async () =
   // The address of the API server may change.
   const address = settingsOf('gpus', 'https://cluster.test:443');
   expect(await post('region/update', { regionId, version: 1, settings: address })).toMatchObject({ status: 200 });
+  const without = { ...settingsOf('gpus'), sharedFolder: false };
+  expect(await post('region/update', { regionId, version: 2, settings: without })).toMatchObject({ status: 200 });
+  expect(await post('region/update', { regionId, version: 3, settings: address })).toMatchObject({
+    status: 400,
+    json: { message: expect.stringMatching(/sharedFolder" stays false.*create another region/) },
+  });
 });
 
 const inCluster = (kubernetes: object): object => ({

@@ -1,18 +1,31 @@
-/** Names and addresses of a cluster, all derived from its number. */
+/** Names and addresses of a cluster and its nodes, all derived from its number. */
 
 /** One more than the highest number of a cluster. */
 export const clusterCount = 16;
 
+/** Names of the nodes that a cluster can have. The first has the API server. */
+export const nodeNames = ['node', 'node-2', 'node-3'] as const;
+
+/** Ranges of the Pods of each node within those of the cluster. */
+const podsOfNodes = ['0/25', '128/26', '192/26'];
+
 export interface Layout {
   number: number;
-  /** Interface of the host, and name of the control groups; at most 15 characters. */
+  /** Interface of the host; at most 15 characters. */
   name: string;
+  nodeName: string;
+  /** Name of the control groups of the node. */
+  groups: string;
+  /** Other end of the link of the node: this machine, or the first node. */
   hostAddress: string;
   nodeAddress: string;
+  /** Address of the first node. */
+  serverAddress: string;
   apiUrl: string;
   /** Address ranges in CIDR notation. */
-  link: string;
+  links: string;
   pods: string;
+  podsOfNode: string;
   services: string;
   /** Pods of simulated nodes. The host has all these addresses: a test can answer for the Pods. */
   simulatedPods: string;
@@ -20,18 +33,27 @@ export interface Layout {
   apiServiceAddress: string;
 }
 
-export function layoutOf(number: number): Layout {
+/** `index`: of the node in `nodeNames`. */
+export function layoutOf(number: number, index = 0): Layout {
   if (!Number.isInteger(number) || number < 0 || number >= clusterCount)
     throw new Error(`The number of a cluster is ${number}; it must be an integer from 0 to ${clusterCount - 1}.`);
+  const nodeName = nodeNames[index];
+  if (nodeName === undefined) throw new Error(`A cluster has at most ${nodeNames.length} nodes.`);
   const third = number * 16;
+  const name = `berth-kube-${number}`;
+  const serverAddress = `10.99.${number}.2`;
   return {
     number,
-    name: `berth-kube-${number}`,
-    hostAddress: `10.99.${number}.1`,
-    nodeAddress: `10.99.${number}.2`,
-    apiUrl: `https://10.99.${number}.2:6443`,
-    link: `10.99.${number}.0/30`,
+    name,
+    nodeName,
+    groups: index === 0 ? name : `${name}-${index + 1}`,
+    hostAddress: `10.99.${number}.${4 * index + 1}`,
+    nodeAddress: `10.99.${number}.${4 * index + 2}`,
+    serverAddress,
+    apiUrl: `https://${serverAddress}:6443`,
+    links: `10.99.${number}.0/28`,
     pods: `10.98.${number}.0/24`,
+    podsOfNode: `10.98.${number}.${podsOfNodes[index]}`,
     services: `10.97.${third}.0/20`,
     simulatedPods: `10.96.${third}.0/20`,
     apiServiceAddress: `10.97.${third}.1`,
@@ -43,10 +65,10 @@ export function layoutOf(number: number): Layout {
  * `ip route show table all`. A default route overlaps nothing.
  */
 export function overlappingRoute(layout: Layout, routes: string): string | undefined {
-  const { link, pods, services, simulatedPods } = layout;
+  const { links, pods, services, simulatedPods } = layout;
   return routes.split('\n').find((route) => {
     const range = /^(?:\w+ )?(\d+\.\d+\.\d+\.\d+(?:\/\d+)?)\b/.exec(route)?.[1];
-    return range !== undefined && [link, pods, services, simulatedPods].some((own) => overlap(own, range));
+    return range !== undefined && [links, pods, services, simulatedPods].some((own) => overlap(own, range));
   });
 }
 

@@ -1,6 +1,6 @@
 /** Command lines of the components, with the paths that files have inside the node. */
 import type { Layout } from './addresses.ts';
-import { containerdSocket, csiDriver, deviceDriver, nodeName } from './config.ts';
+import { containerdSocket, csiDriver, deviceDriver } from './config.ts';
 
 const programs = '/run/programs';
 const config = '/run/cluster/config';
@@ -28,18 +28,29 @@ const sidecar = (name: string, ...rest: string[]): string[] => [
   ...rest,
 ];
 
+const ATTACH = `
+  kubectl() { ${kubernetes} kubectl ${kubeconfig('admin')} --cache-dir=/run/kubectl "$@"; }
+  while :; do
+    kubectl get volumeattachments --watch -o 'jsonpath={.metadata.name} {.status.attached}{"\\n"}' |
+      while read -r name attached; do
+        [ "$attached" = true ] ||
+          kubectl patch volumeattachment "$name" --subresource=status --type=merge -p '{"status":{"attached":true}}'
+      done
+    sleep 0.2
+  done`;
+
 /** Components by name, in the order in which they start. */
 export const components = {
   etcd: () => [
     kubernetes,
     'etcd',
-    `--name=${nodeName}`,
+    '--name=node',
     '--data-dir=/var/lib/etcd',
     `--listen-client-urls=${etcd}`,
     `--advertise-client-urls=${etcd}`,
     '--listen-peer-urls=http://127.0.0.1:2380',
     '--initial-advertise-peer-urls=http://127.0.0.1:2380',
-    `--initial-cluster=${nodeName}=http://127.0.0.1:2380`,
+    '--initial-cluster=node=http://127.0.0.1:2380',
     // A crash of the machine ends the tests anyway.
     '--unsafe-no-fsync',
     '--log-level=warn',
@@ -99,11 +110,11 @@ export const components = {
     '--bind-address=127.0.0.1',
     ...quick,
   ],
-  kubelet: ({ nodeAddress }: Layout) => [
+  kubelet: ({ nodeName, nodeAddress }: Layout) => [
     kubernetes,
     'kubelet',
     `--config=${config}/kubelet.json`,
-    kubeconfig('kubelet'),
+    kubeconfig(`kubelet-of-${nodeName}`),
     `--hostname-override=${nodeName}`,
     `--node-ip=${nodeAddress}`,
   ],
@@ -121,7 +132,7 @@ export const components = {
     '--metric-resolution=10s',
     '--kubelet-request-timeout=5s',
   ],
-  'csi-driver': ({ name }: Layout) => [
+  'csi-driver': ({ name, nodeName }: Layout) => [
     `${programs}/csi-driver`,
     `--driver=${csiDriver}`,
     `--node=${nodeName}`,
@@ -138,6 +149,9 @@ export const components = {
       '--default-fstype=xfs',
       '--extra-create-metadata',
     ),
+  // Lets each attachment succeed, as for a driver without ControllerPublishVolume. The controllers
+  // ask for none while another node has the volume.
+  'csi-attacher': () => ['/bin/sh', '-c', ATTACH],
   'csi-resizer': () => sidecar('csi-resizer', `--csi-address=${csiSocket}`),
   // Without the gate it waits for resources of groups first, for 30 s.
   'snapshot-controller': () => sidecar('snapshot-controller', '--feature-gates=CSIVolumeGroupSnapshot=false'),
@@ -175,6 +189,9 @@ export const addons = {
 } as const satisfies Record<string, readonly Component[]>;
 
 export type Addon = keyof typeof addons;
+
+/** What each node after the first runs, with the addons of the cluster. */
+export const ofFurtherNodes: readonly Component[] = ['kubelet', 'kube-proxy', 'network-policy', 'csi-driver'];
 
 /** Calls `ctr` for the images of the kubelet. */
 export const ctr = (...words: string[]): string[] => ['ctr', '--address', containerdSocket, '-n', 'k8s.io', ...words];

@@ -1,7 +1,8 @@
 /** Configuration files of the components, in the folder `/run/cluster/config` of the node. */
-import type { Layout } from './addresses.ts';
+import { nodeNames, type Layout } from './addresses.ts';
 
-export const nodeName = 'node';
+/** Name of the first node. */
+export const [nodeName] = nodeNames;
 export const containerdSocket = '/run/containerd/containerd.sock';
 export const pauseImage = 'berth.test/pause:1';
 
@@ -23,7 +24,7 @@ export function configFiles(layout: Layout): Record<string, string> {
   };
 }
 
-const kubelet = ({ name, nodeAddress }: Layout): object => ({
+const kubelet = ({ groups, nodeAddress, serverAddress }: Layout): object => ({
   apiVersion: 'kubelet.config.k8s.io/v1beta1',
   kind: 'KubeletConfiguration',
   address: nodeAddress,
@@ -37,7 +38,7 @@ const kubelet = ({ name, nodeAddress }: Layout): object => ({
   tlsPrivateKeyFile: '/run/cluster/pki/node.key',
   containerRuntimeEndpoint: `unix://${containerdSocket}`,
   cgroupDriver: 'cgroupfs',
-  cgroupRoot: `/${name}`,
+  cgroupRoot: `/${groups}`,
   failCgroupV1: false,
   failSwapOn: false,
   // Lower scores need CAP_SYS_RESOURCE.
@@ -45,7 +46,7 @@ const kubelet = ({ name, nodeAddress }: Layout): object => ({
   maxOpenFiles: 20_000,
   resolvConf: '/run/cluster/config/resolv.conf',
   clusterDomain: 'cluster.local',
-  clusterDNS: [nodeAddress],
+  clusterDNS: [serverAddress],
   evictionHard: {
     'memory.available': '100Mi',
     'nodefs.available': '1%',
@@ -64,7 +65,7 @@ const kubelet = ({ name, nodeAddress }: Layout): object => ({
   volumeStatsAggPeriod: '10s',
 });
 
-const kubeProxy = ({ pods }: Layout): object => ({
+const kubeProxy = ({ nodeName, pods }: Layout): object => ({
   apiVersion: 'kubeproxy.config.k8s.io/v1alpha1',
   kind: 'KubeProxyConfiguration',
   mode: 'iptables',
@@ -100,7 +101,7 @@ state = "/run/containerd"
     runtime_type = "io.containerd.runc.v2"
 `;
 
-const cni = ({ pods }: Layout): object => ({
+const cni = ({ podsOfNode }: Layout): object => ({
   cniVersion: '0.4.0',
   name: 'berth',
   plugins: [
@@ -111,7 +112,7 @@ const cni = ({ pods }: Layout): object => ({
       hairpinMode: true,
       ipam: {
         type: 'host-local',
-        ranges: [[{ subnet: pods }]],
+        ranges: [[{ subnet: podsOfNode }]],
         routes: [{ dst: '0.0.0.0/0' }],
         dataDir: '/run/cni-addresses',
       },
@@ -141,12 +142,13 @@ const classOf = (metadata: object): object => ({
   allowVolumeExpansion: true,
 });
 
-export const storageManifests: readonly object[] = [
+/** `attaches`: a volume is attached to one node at a time before it is mounted. */
+export const storageManifests = ({ attaches }: { attaches: boolean }): readonly object[] => [
   {
     apiVersion: 'storage.k8s.io/v1',
     kind: 'CSIDriver',
     metadata: { name: csiDriver },
-    spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: 'File' },
+    spec: { attachRequired: attaches, podInfoOnMount: false, fsGroupPolicy: 'File' },
   },
   classOf({ name: storageClass, annotations: { 'storageclass.kubernetes.io/is-default-class': 'true' } }),
   classOf({ name: fastStorageClass }),

@@ -3,9 +3,10 @@
 # control groups and, if it is temporary, folder: nothing outlives the process that started the node,
 # even if that is killed. Prints `ready` with the process id of the node's PID 1.
 #
-# From the environment: GROUP (of control groups), INTERFACE, HOST_ADDRESS, NODE_ADDRESS, PODS,
-# SERVICES and SIMULATED_PODS (address ranges), FOLDER, PROGRAMS, CNI_PLUGINS, TEMPORARY (yes, or
-# anything else).
+# From the environment: NODE_NAME, GROUP (of control groups), INTERFACE, HOST_ADDRESS, NODE_ADDRESS,
+# ROUTES (address ranges behind the node), ROUTES_BACK (behind its router), SERVICES, SIMULATED_PODS,
+# FOLDER, PROGRAMS, CNI_PLUGINS, TEMPORARY (yes, or anything else). ROUTER: process of the node that
+# this one is linked to, empty for this machine. DISKS: folder of that node that has the volumes.
 set -eu
 
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
@@ -60,8 +61,10 @@ remove() {
     kill -KILL "${init:-$outer}"
     wait "$outer"
   fi 2>/dev/null
-  ip link delete "$INTERFACE" 2>/dev/null
-  ip route delete local "$SIMULATED_PODS" dev lo 2>/dev/null
+  if [ -z "$ROUTER" ]; then
+    ip link delete "$INTERFACE"
+    ip route delete local "$SIMULATED_PODS" dev lo
+  fi 2>/dev/null
   for ((left = 100; left > 0; left -= 1)); do
     remove_groups && ! uses_loops && break
     sleep 0.1
@@ -84,11 +87,12 @@ until init=$(init_of_node) && [ -n "$init" ]; do
   kill -0 "$outer"
   sleep 0.01
 done
-ip link add "$INTERFACE" type veth peer name eth0 netns "$init"
-ip address add "$HOST_ADDRESS/30" dev "$INTERFACE"
-ip link set "$INTERFACE" up
-for range in "$PODS" "$SERVICES"; do ip route add "$range" via "$NODE_ADDRESS" dev "$INTERFACE"; done
-ip route add local "$SIMULATED_PODS" dev lo
+at_router() { if [ -n "$ROUTER" ]; then nsenter --target "$ROUTER" --net -- "$@"; else "$@"; fi; }
+at_router ip link add "$INTERFACE" type veth peer name eth0 netns "$init"
+at_router ip address add "$HOST_ADDRESS/30" dev "$INTERFACE"
+at_router ip link set "$INTERFACE" up
+for range in $ROUTES; do at_router ip route add "$range" via "$NODE_ADDRESS" dev "$INTERFACE"; done
+if [ -n "$SIMULATED_PODS" ]; then ip route add local "$SIMULATED_PODS" dev lo; fi
 until [ -e "$FOLDER/initialized" ]; do
   kill -0 "$init"
   sleep 0.01

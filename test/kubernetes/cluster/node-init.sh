@@ -3,7 +3,7 @@
 # and with them its mounts and network. The environment is described in node-host.sh.
 set -eu
 cd /
-hostname node
+hostname "$NODE_NAME"
 
 # The folder and the programs keep their paths wherever they lie. The state of all components is below
 # /var and /run, so that they keep their default paths.
@@ -14,8 +14,13 @@ mkdir /mnt/{lock,cluster,programs,cni}
 mount --bind "$FOLDER" /mnt/cluster
 mount --bind "$PROGRAMS" /mnt/programs
 mount --bind "$CNI_PLUGINS" /mnt/cni
+if [ -n "$DISKS" ]; then
+  mkdir -p /mnt/disks "$FOLDER/var/lib/csi-driver"
+  mount --bind "$DISKS" /mnt/disks
+fi
 mount --no-mtab --move /mnt /run
 mount --bind /run/cluster/var /var
+if [ -n "$DISKS" ]; then mount --bind /run/disks /var/lib/csi-driver; fi
 
 # A sysfs mounted here shows the network of the node. The control groups are mounted below it.
 mount --rbind /sys/fs/cgroup /mnt
@@ -42,6 +47,7 @@ ip link set eth0 up
 ip route add unreachable default
 # Processes of the node need a route to Services before kube-proxy rewrites the address.
 ip route add "$SERVICES" dev eth0
+for range in $ROUTES_BACK; do ip route add "$range" via "$HOST_ADDRESS" dev eth0; done
 echo 1 >/proc/sys/net/ipv4/ip_forward
 echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
 

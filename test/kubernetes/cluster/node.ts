@@ -13,6 +13,8 @@ import type { Layout } from './addresses.ts';
 
 export interface NodeOptions {
   layout: Layout;
+  /** First node of the cluster, which routes for the others; absent for itself. */
+  first?: { pid: number; folder: string } | undefined;
   /** State, configuration and logs. */
   folder: string;
   /** Whether `stop` removes the folder. */
@@ -44,20 +46,31 @@ const ENTER = `
   done
   exec nsenter --target $pid --mount --net --pid --ipc --uts -- "$@"`;
 
-export async function startNode({ layout, folder, isTemporary, programs, cniPlugins }: NodeOptions): Promise<Node> {
+export async function startNode({
+  layout,
+  first,
+  folder,
+  isTemporary,
+  programs,
+  cniPlugins,
+}: NodeOptions): Promise<Node> {
   const logs = path.join(folder, 'log');
   await mkdir(logs, { recursive: true });
   const logOf = (name: string): string => path.join(logs, `${name}.log`);
   const host = spawn(path.join(import.meta.dirname, 'node-host.sh'), [], {
     env: {
       PATH: process.env['PATH'],
-      GROUP: layout.name,
-      INTERFACE: layout.name,
+      NODE_NAME: layout.nodeName,
+      GROUP: layout.groups,
+      INTERFACE: layout.groups,
+      ROUTER: first === undefined ? '' : String(first.pid),
+      DISKS: first === undefined ? '' : path.join(first.folder, 'var/lib/csi-driver'),
       HOST_ADDRESS: layout.hostAddress,
       NODE_ADDRESS: layout.nodeAddress,
-      PODS: layout.pods,
+      ROUTES: first === undefined ? `${layout.pods} ${layout.services} ${layout.links}` : layout.podsOfNode,
+      ROUTES_BACK: first === undefined ? '' : `${layout.pods} ${layout.links}`,
       SERVICES: layout.services,
-      SIMULATED_PODS: layout.simulatedPods,
+      SIMULATED_PODS: first === undefined ? layout.simulatedPods : '',
       FOLDER: folder,
       PROGRAMS: programs,
       CNI_PLUGINS: cniPlugins,
@@ -70,13 +83,13 @@ export async function startNode({ layout, folder, isTemporary, programs, cniPlug
   const ended = new Promise<void>((resolve) => host.once('exit', () => resolve()));
   const pid = await untilReady(host);
   const enter = (command: readonly string[], stdio: 'pipe' | [number, number, number]): ChildProcess =>
-    spawn('/bin/sh', ['-c', ENTER, 'sh', layout.name, String(pid), ...command], { cwd: '/', stdio });
+    spawn('/bin/sh', ['-c', ENTER, 'sh', layout.groups, String(pid), ...command], { cwd: '/', stdio });
 
   const running = new Map<string, ChildProcess>();
   return {
     pid,
     start(name, command) {
-      if (running.has(name)) throw new Error(`${name} runs already in ${layout.name}.`);
+      if (running.has(name)) throw new Error(`${name} runs already in ${layout.groups}.`);
       const [input, output] = [openSync('/dev/null', 'r'), openSync(logOf(name), 'a')];
       const child = enter(command, [input, output, output]);
       for (const descriptor of [input, output]) closeSync(descriptor);

@@ -3,16 +3,17 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { generate } from 'selfsigned';
-import type { Layout } from './addresses.ts';
-import { nodeName } from './config.ts';
+import { layoutOf, nodeNames, type Layout } from './addresses.ts';
 
 /** Owners of tokens, each with its user and group. */
 const users = {
   admin: ['admin', 'system:masters'],
   controllers: ['system:kube-controller-manager', ''],
   scheduler: ['system:kube-scheduler', ''],
-  kubelet: [`system:node:${nodeName}`, 'system:nodes'],
   proxy: ['system:kube-proxy', ''],
+  'kubelet-of-node': ['system:node:node', 'system:nodes'],
+  'kubelet-of-node-2': ['system:node:node-2', 'system:nodes'],
+  'kubelet-of-node-3': ['system:node:node-3', 'system:nodes'],
 } as const;
 
 export type Identity = keyof typeof users;
@@ -27,8 +28,8 @@ export interface Pki {
 
 /**
  * Writes the files that components name: `ca`, `node` and `accounts` with the ends `.crt`, `.key`
- * and `.pub`, and `tokens.csv`. One certificate serves the API server and the kubelet, and is the
- * API server's for its own requests to the kubelet and to extension API servers.
+ * and `.pub`, and `tokens.csv`. One certificate serves the API server and the kubelets, and is the
+ * API server's for its own requests to the kubelets and to extension API servers.
  */
 export async function ensurePki(folder: string, layout: Layout): Promise<Pki> {
   const at = (name: string): string => path.join(folder, name);
@@ -49,10 +50,11 @@ export async function ensurePki(folder: string, layout: Layout): Promise<Pki> {
     ],
   });
   const service = ['', '.default', '.default.svc', '.default.svc.cluster.local'].map((rest) => `kubernetes${rest}`);
-  const names = ['localhost', nodeName, ...service];
-  const addresses = ['127.0.0.1', layout.nodeAddress, layout.apiServiceAddress];
+  const names = ['localhost', ...nodeNames, ...service];
+  const nodes = nodeNames.map((_, index) => layoutOf(layout.number, index).nodeAddress);
+  const addresses = ['127.0.0.1', ...nodes, layout.apiServiceAddress];
   const subject = [
-    { name: 'commonName', value: nodeName },
+    { name: 'commonName', value: 'node' },
     { shortName: 'O', value: 'system:masters' },
   ];
   const node = await generate(subject, {

@@ -18,7 +18,7 @@ import { busyboxImage } from '../engine/kubernetes-fixture.ts';
 
 /** Namespace of the instances, and that of Berth's service account. */
 export const NAMESPACE = 'berth-instances';
-const HOME_NAMESPACE = 'berth';
+export const HOME_NAMESPACE = 'berth';
 const MANIFESTS = path.join(import.meta.dirname, '../../../deploy/kubernetes');
 /** Names of a registry that nobody has: the nodes have the images. */
 const BUSYBOX = 'registry.test/busybox:1';

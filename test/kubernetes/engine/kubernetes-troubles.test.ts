@@ -73,7 +73,8 @@ describe('a start', () => {
     await fixture.client.create(resources.claims, { metadata: { name: 'never' }, spec }, deadline());
     const mounts = [{ source: 'never', target: '/root/dataDisk', readOnly: false }];
     const call = fixture.engine.ensure(subject.spec({ mounts }), AbortSignal.timeout(3_000));
-    expect((await expectFault(call, 'unreachable')).retry).toBe(true);
+    // The API server answers: it is no outage.
+    expect(await expectFault(call, 'busy')).toMatchObject({ retry: true, reason: 'startPending' });
   });
 
   test('without its registry says that the registry is away', async () => {

@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect } from 'vitest';
-import { defaultLimits } from '../../../src/domain/compute/instance-states.ts';
+import { defaultLimits, type Limits } from '../../../src/domain/compute/instance-states.ts';
 import type { PublicInstance } from '../../../src/domain/compute/public-instance.ts';
 import { eventually, hasStatus, IMAGE_REF, makeWorld, type World } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
@@ -27,8 +27,8 @@ const prices = { tidePerHour: 0.05, perHour: 60, perDay: 2, perWeek: 12, perMont
 const size = { cpuCores: 1, memoryGB: 1, gpuNum: 0, gpuName: '', rootDiskGB: 1, dataDiskGB: 1, runtime: '' };
 
 /** A cluster with the namespace, role and image of the region. */
-export async function startFaultCluster(): Promise<Cluster> {
-  const cluster = await startCluster({ addons: ['storage'] });
+export async function startFaultCluster({ nodes = 1 } = {}): Promise<Cluster> {
+  const cluster = await startCluster({ nodes, addons: ['storage'] });
   await cluster.kubectl(['create', 'namespace', NAMESPACE]);
   await applyRole(cluster);
   await cluster.importImage(await busyboxArchive(IMAGE_REF, [...applets, 'wait', 'mkdir']));
@@ -82,7 +82,12 @@ export interface FaultWorld {
   end(id: string): Promise<void>;
 }
 
-export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}): Promise<FaultWorld> {
+export async function makeFaultWorld(
+  cluster: Cluster,
+  kubernetes: object = {},
+  limits: Partial<Limits> = {},
+  settings: { sharedFolder?: boolean } = {},
+): Promise<FaultWorld> {
   const { store } = await openTempStore();
   const refused: unknown[] = [];
   const world = await makeWorld(store, {
@@ -92,6 +97,7 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
       backOffMaxMs: 2_000,
       stopGraceMs: 3_000,
       engineRetryMs: 500,
+      ...limits,
     },
     log: { warn: ({ id }, text) => void (text === 'a step failed at the engine' && refused.push(id)) },
     mayFail: /did not answer|does not answer|probe|storage|disk|region|list/,
@@ -128,6 +134,7 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
         },
         pools: [{ name: 'default' as const, sizeGB: 1_000, claims }],
         nodePorts: { first: 31_000, last: 31_099 },
+        ...settings,
       },
     },
     null,
@@ -208,21 +215,22 @@ export const podOf = (id: string): string => `${id}-0`;
 export const podField = (cluster: Cluster, name: string, jsonpath: string): Promise<string> =>
   cluster.kubectl(['get', 'pod', name, '-n', NAMESPACE, '--ignore-not-found', '-o', `jsonpath=${jsonpath}`]);
 
-/** A Pod that needs most of the node's processors. */
-export const blocker = (name: string, priorityClassName?: string): object => ({
+/** A Pod that needs `cpuMilli`: by default most of the node's processors. */
+export const blocker = (name: string, priorityClassName?: string, node?: string, cpuMilli = 1_500): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
   metadata: { name, namespace: NAMESPACE },
   spec: {
     terminationGracePeriodSeconds: 1,
     ...(priorityClassName === undefined ? {} : { priorityClassName }),
+    ...(node === undefined ? {} : { nodeSelector: { 'kubernetes.io/hostname': node } }),
     containers: [
       {
         name: 'main',
         image: IMAGE_REF,
         imagePullPolicy: 'Never',
         command: ['sh', '-c', 'trap exit TERM; sleep 3600 & wait'],
-        resources: { requests: { cpu: '1500m' } },
+        resources: { requests: { cpu: `${cpuMilli}m` } },
       },
     ],
   },

@@ -63,7 +63,7 @@ describe('plan, after an outage of the engine', () => {
 });
 
 describe('the end of a run', () => {
-  const used = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, usedUp: 'node' } } as const;
+  const used = { ...taken, disruption: { text: 'low on memory', graceMs: 0, usedUp: 'node' } } as const;
   const paused = { ...ended, exitCode: null };
   const oom = { ...ended, outOfMemory: true };
   const found = [running, ended, oom, reserved, leftDocker, paused, created, starting, absent, leaving, taken, used];
@@ -124,7 +124,7 @@ describe('plan, for a run that the engine takes away', () => {
   });
 
   test('counts a run that used up its node as an exit of its own, and restarts it with a back-off', () => {
-    const used: InstanceObservation = { ...taken, disruption: { text: 'low on memory', endsAtMs: 0, usedUp: 'node' } };
+    const used: InstanceObservation = { ...taken, disruption: { text: 'low on memory', graceMs: 0, usedUp: 'node' } };
     expect(plan(at('running', ready, { attempts: 2 }), used, now, limits)).toMatchObject({
       do: 'mark',
       attempts: 3,
@@ -137,7 +137,7 @@ describe('plan, for a run that the engine takes away', () => {
   });
 
   test('stops an instance that wrote more than its root disk holds, whatever the engine runs in its place', () => {
-    const disruption = { text: 'used 6Gi', endsAtMs: 0, usedUp: 'rootDisk' } as const;
+    const disruption = { text: 'used 6Gi', graceMs: 0, usedUp: 'rootDisk' } as const;
     for (const instance of [at('running', ready), spot(), at('running', { status: 'Starting', phase: 'WaitReady' })])
       for (const observation of [taken, running, starting])
         expect(plan(instance, { ...observation, disruption }, now, limits)).toMatchObject({

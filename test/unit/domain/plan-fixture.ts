@@ -22,16 +22,18 @@ export const ended: Present = {
   outOfMemory: false,
   startedAtMs: now - 1_000,
 };
+/** End of `leaving`. */
 export const endsAtMs = now + 20_000;
-export const leaving: Present = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
+export const leaving: Present = { ...running, disruption: { text: 'the node is drained', graceMs: 20_000 } };
 export const taken: Present = {
   ...ended,
   exitCode: null,
   startedAtMs: 0,
-  disruption: { text: 'the node is drained', endsAtMs: 0 },
+  disruption: { text: 'the node is drained', graceMs: 0 },
 };
 export const reserved: Present = { ...ended, reserved: true };
 export const leftDocker: Present = { ...ended, docker: 'running' };
+/** Of a cluster: its Pod waits for a node, its image or its disks. */
 export const created: Present = { ...ended, exitCode: null, startedAtMs: 0 };
 /** A Pod that waits for a node, its image or its disks. */
 export const starting: Present = { ...created, reserved: true };

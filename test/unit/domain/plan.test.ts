@@ -22,8 +22,8 @@ import {
   limits,
   now,
   reserved,
-  running,
   starting,
+  running,
   taken,
   unknown,
 } from './plan-fixture.ts';
@@ -109,6 +109,15 @@ describe('plan, in every state and for every observation', () => {
       for (const wait of waits)
         expect(plan({ ...instance, ...wait }, observation, now, limits).do, state).toBe(expected);
     }
+  });
+
+  test('halts a start under way of an instance that must not run, and of one that failed', () => {
+    for (const { instance, observation, state } of knownCases) {
+      if (observation !== reserved || instance.desired === 'running') continue;
+      const expected = instance.desired === 'released' ? 'destroy' : 'halt';
+      expect(plan(instance, starting, now, limits).do, state).toBe(expected);
+    }
+    expect(plan(at('running', { status: 'Starting' }), starting, now, limits).do).toBe('ensure');
   });
 
   test('halts whatever runs of an instance that waits for capacity or its window', () => {
@@ -364,7 +373,7 @@ describe('plan', () => {
     expect(first).toMatchObject({
       do: 'mark',
       attempts: 1,
-      afterMs: 1_000,
+      backOffMs: 1_000,
       show: { status: 'Starting', diagnosis: 'ContainerExited' },
     });
     const last = plan(
@@ -382,7 +391,7 @@ describe('plan', () => {
       expect(first).toMatchObject({
         do: 'mark',
         attempts: 1,
-        afterMs: 1_000,
+        backOffMs: 1_000,
         show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' },
       });
       expect(
@@ -427,34 +436,10 @@ describe('plan', () => {
     expect(plan(inTheMiddle, ended, now, limits).do).toBe('ensure');
   });
 
-  test('resets the attempts after a long run', () => {
-    const longAgo: InstanceObservation = { ...ended, startedAtMs: now - 3_600_000 };
-    const step = plan(
-      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
-      longAgo,
-      now,
-      limits,
-    );
-    expect(step).toMatchObject({ do: 'mark', attempts: 1 });
-  });
-
   test('shows OutOfMemory after an out-of-memory kill', () => {
     const killed: InstanceObservation = { ...ended, outOfMemory: true };
     expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({
       show: { diagnosis: 'OutOfMemory' },
-    });
-  });
-
-  test('fails with StartTimeout when an instance never answers by its deadline', () => {
-    const instance = at(
-      'running',
-      { status: 'Starting', phase: 'WaitReady' },
-      { requestedAtMs: now - limits.readyDeadlineMs - 1 },
-    );
-    const seen: InstanceObservation = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
-    expect(plan(instance, seen, now, limits)).toMatchObject({
-      do: 'failPermanently',
-      show: { diagnosis: 'StartTimeout' },
     });
   });
 

@@ -1,5 +1,5 @@
 /** Capacity of a cluster with several nodes. */
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import type { ClusterContext } from '../../../src/engines/kubernetes/cluster-context.ts';
 import { makeClusterFacts, makeNodeReader, probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
@@ -182,4 +182,23 @@ test.for([
     nodes: makeNodeReader(cluster),
   });
   expect((await facts.features(AbortSignal.timeout(10_000))).restartPolicies).toBe(given.is);
+});
+
+test('finds credentials that ended although a watch goes on', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let hasEnded = false;
+  const { cluster } = await startApiServer({
+    answer: () =>
+      hasEnded
+        ? refusal(401, 'Unauthorized', 'Unauthorized')
+        : { body: { items: [], metadata: {}, gitVersion: 'v1.36.3' } },
+  });
+  const pods = { isHeard: () => true, live: async () => {} };
+  const facts = makeClusterFacts({ cluster, settings, pods, nodes: async () => [] });
+  const probe = (): Promise<unknown> => facts.probe(AbortSignal.timeout(10_000));
+  await probe();
+  hasEnded = true;
+  vi.advanceTimersByTime(31_000);
+  await expect(probe()).rejects.toThrow(/refuses the credentials of this region/);
 });

@@ -142,13 +142,16 @@ describe('an observation', () => {
     const target = (reason: string, message = '') => ({
       conditions: [{ type: 'DisruptionTarget', status: 'True', reason, message }],
     });
-    const deleted = (pod: Pod): Pod => ({ ...pod, metadata: { deletionTimestamp: endsAt } });
+    const deleted = (pod: Pod): Pod => ({
+      ...pod,
+      metadata: { deletionTimestamp: endsAt, deletionGracePeriodSeconds: 30 },
+    });
 
     test.for<{
       what: string;
       pod: Pod | null;
       text: RegExp;
-      endsAtMs: number;
+      graceMs: number;
       running: boolean;
       usedUp?: 'node' | 'rootDisk';
     }>([
@@ -156,14 +159,14 @@ describe('an observation', () => {
         what: 'for a Pod of higher priority',
         pod: deleted(podWith(running, target('PreemptionByScheduler'))),
         text: /higher priority/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: true,
       },
       {
         what: 'by a drain',
         pod: deleted(podWith({ state: terminated(0) }, target('EvictionByEvictionAPI'))),
         text: /drained/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: false,
       },
       {
@@ -173,7 +176,7 @@ describe('an observation', () => {
           { phase: 'Failed', message: 'The node was low on resource: memory.', ...target('TerminationByKubelet') },
         ),
         text: /low on resource: memory/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
         usedUp: 'node',
       },
@@ -188,7 +191,7 @@ describe('an observation', () => {
           },
         ),
         text: /node shutdown/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
       },
       {
@@ -204,7 +207,7 @@ describe('an observation', () => {
           ),
         ),
         text: /ephemeral local storage/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: false,
         usedUp: 'rootDisk',
       },
@@ -212,22 +215,22 @@ describe('an observation', () => {
         what: 'by another program',
         pod: deleted(podWith(running)),
         text: /another program/,
-        endsAtMs: Date.parse(endsAt) - 6_000,
+        graceMs: 24_000,
         running: true,
       },
-      { what: 'unseen', pod: null, text: /removed from its node/, endsAtMs: 0, running: false },
+      { what: 'unseen', pod: null, text: /removed from its node/, graceMs: 0, running: false },
       {
         what: 'unseen, and whose next Pod waits',
         pod: { spec: { containers: [], schedulingGates: [{ name: 'berth.start' }] }, status: { phase: 'Pending' } },
         text: /removed from its node/,
-        endsAtMs: 0,
+        graceMs: 0,
         running: false,
       },
-    ])('$what', ({ pod, text, endsAtMs, running: isRun, usedUp }) => {
+    ])('$what', ({ pod, text, graceMs, running: isRun, usedUp }) => {
       const seen = observationOf(wanted, pod);
       expect(seen).toMatchObject({ kind: 'present', running: isRun });
       const own = usedUp ? { usedUp } : {};
-      expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), endsAtMs, ...own });
+      expect(seen).toHaveProperty('disruption', { text: expect.stringMatching(text), graceMs, ...own });
     });
 
     test('has no exit code of an earlier run', () => {
@@ -326,6 +329,11 @@ describe('a start that fails', () => {
       retry: true,
       reason: 'clusterFull',
       message: expect.stringContaining(text),
+    });
+    const elsewhere = `0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match pod affinity rules.`;
+    expect(startFailureOf(unschedulable(elsewhere))).toMatchObject({
+      reason: 'clusterFull',
+      message: expect.stringMatching(/share are mounted on one node .* stop an instance .*ReadWriteMany.*pod affinity/),
     });
     for (const why of ['1 Insufficient nvidia.com/gpu.', '1 cannot allocate all claims.'])
       expect(startFailureOf(unschedulable(`0/1 nodes are available: ${why}`))).toMatchObject({

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { clusterCount, layoutOf, overlappingRoute } from '../../kubernetes/cluster/addresses.ts';
+import { clusterCount, layoutOf, nodeNames, overlappingRoute } from '../../kubernetes/cluster/addresses.ts';
 
 const routesOf = (number: number): string => {
-  const { link, pods, services, simulatedPods } = layoutOf(number);
-  return [link, pods, services, simulatedPods].map((range) => `${range} dev x`).join('\n');
+  const { links, pods, services, simulatedPods } = layoutOf(number);
+  return [links, pods, services, simulatedPods].map((range) => `${range} dev x`).join('\n');
 };
 
 test('clusters share no addresses and no names', () => {
@@ -11,8 +11,8 @@ test('clusters share no addresses and no names', () => {
   for (const one of numbers)
     for (const other of numbers.filter((number) => number !== one))
       expect(overlappingRoute(layoutOf(one), routesOf(other)), `${one} and ${other}`).toBeUndefined();
-  const names = numbers.map((number) => layoutOf(number).name);
-  expect(new Set(names).size).toBe(clusterCount);
+  const names = numbers.flatMap((number) => nodeNames.map((_, index) => layoutOf(number, index).groups));
+  expect(new Set(names).size).toBe(clusterCount * nodeNames.length);
   // The longest name of an interface.
   expect(Math.max(...names.map((name) => name.length))).toBeLessThanOrEqual(15);
 });

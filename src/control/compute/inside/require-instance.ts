@@ -22,6 +22,8 @@ export async function requireRunning(store: Reader, caller: Caller, id: string):
   throw new Refusal('not_now', message);
 }
 
+const NO_ANSWER = 'the engine of the instance does not answer; try again in a moment';
+
 /** Returns errors other than `EngineFault` unchanged. */
 export function refusalOfFault(error: unknown): unknown {
   if (!(error instanceof EngineFault)) return error;
@@ -37,7 +39,7 @@ export function refusalOfFault(error: unknown): unknown {
     case 'denied':
       return new Refusal('unsupported', error.message, options);
     case 'unreachable':
-      return new Refusal('unavailable', 'the engine of the instance does not answer; try again in a moment', {
+      return new Refusal('unavailable', error.reason === 'credentialsRefused' ? error.message : NO_ANSWER, {
         ...options,
         retryAfterS: 5,
       });

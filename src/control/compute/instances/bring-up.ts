@@ -43,10 +43,10 @@ import { misfitOf, type EnsuredImage } from '../../regions/ports.ts';
 import { engineAnswers, isStorageAway } from '../../storage/ports.ts';
 
 const VOLUME_POLL_MS = 1_000;
-/** The engine hints when the image is there. */
-const IMAGE_POLL_MS = 30_000;
 /** Retries of an engine that is away in the time of one look at an autoscaler. */
 const NODE_RETRIES = 5;
+/** The engine hints when the instance starts. */
+const START_POLL_MS = 30_000;
 
 /** Gives a running instance its current control files, and restarts its Docker sidecar. */
 export async function refreshFiles(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
@@ -212,11 +212,17 @@ export async function afterFault(
   if (fault.reason === 'imagePending') {
     const status = nextStatus(instance.observed.status, 'pull');
     const observed = { status, phase: 'DownloadImage', message: fault.message, ...diagnosisFields('', '') } as const;
-    return { state: await writeObservation(context, state, { observed }), next: IMAGE_POLL_MS };
+    return { state: await writeObservation(context, state, { observed }), next: START_POLL_MS };
   }
-  if (fault.reason === 'diskPending') {
+  if (fault.reason === 'diskPending' || fault.reason === 'mountPending') {
     const observed = { phase: 'PrepareDisks', ...diagnosisFields('VolumePending', fault.message) } as const;
-    return { state: await writeObservation(context, state, { observed }), next: deps.limits.engineRetryMs };
+    const next = fault.reason === 'diskPending' ? deps.limits.engineRetryMs : START_POLL_MS;
+    return { state: await writeObservation(context, state, { observed }), next };
+  }
+  if (fault.reason === 'startPending' && fault.retry) {
+    const why = fault.kind === 'rejected' ? diagnosisFields('EngineRejected', fault.message) : {};
+    const observed = { message: fault.message, ...why };
+    return { state: await writeObservation(context, state, { observed }), next: START_POLL_MS };
   }
   if (fault.retry || fault.kind === 'not_found') {
     const diagnosis = fault.kind === 'not_found' ? 'BackOff' : diagnosisOf(fault, 'EngineRejected');

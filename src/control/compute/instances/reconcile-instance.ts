@@ -117,9 +117,10 @@ async function executeStep(
       return { state: isHalted ? await writeObservation(context, state, {}, { freeCapacity: true }) : state, next };
     }
     case 'mark': {
-      const { show: observed, attempts, afterMs, rootDisk } = step;
+      const { show: observed, attempts, afterMs, backOffMs, rootDisk } = step;
       const change = { observed, attempts, rootDisk };
-      return { state: await writeObservation(context, state, change), next: afterMs ?? 'again' };
+      const next = backOffMs === undefined ? (afterMs ?? 'again') : { backOffMs };
+      return { state: await writeObservation(context, state, change), next };
     }
     case 'loseRootDisk':
       return loseRootDisk(context, state, step);

@@ -79,7 +79,7 @@ export async function makeOwnDisks(context: ReconcileContext, instance: Instance
 
 async function expectPresent(disk: LocatedDisk): Promise<void> {
   const observation = await disk.storage.observe(disk);
-  if (observation.kind === 'unknown') throw new Error(observation.reason);
+  if (observation.kind === 'unknown') throw observation.fault ?? new Error(observation.reason);
   if (observation.kind === 'absent')
     throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }
@@ -120,11 +120,13 @@ async function mountDisks(context: ReconcileContext, instance: Instance): Promis
   const disks = [...own, ...(await requireLocatedDisks(deps.store.read, drivers, volumes))];
   const sources = await Promise.all(disks.map((disk) => withDisk(context, disk, () => disk.storage.mount(disk))));
   const mounted: Mounted = { mounts: [] };
-  for (const [index, { kind }] of disks.entries()) {
+  for (const [index, { kind, storage }] of disks.entries()) {
     const source = sources[index] ?? '';
+    const isShared = kind === 'shared' || kind === 'volume';
+    const oneNode = isShared && storage.capabilities().oneNode === true ? ({ oneNode: true } as const) : {};
     // A volume may have several mount paths: match by index.
     const target = kind === 'volume' ? mounts[index - own.length]?.mountPath : OWN_TARGETS[kind];
-    if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
+    if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false, ...oneNode });
     else mounted.docker = { storage: source };
   }
   return mounted;

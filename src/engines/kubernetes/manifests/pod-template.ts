@@ -10,6 +10,7 @@ import type { EngineSpec } from '../../contract.ts';
 import type { KubernetesEngineSettings } from '../../../domain/regions/kubernetes-settings.ts';
 import type { NodePlacement } from '../../../domain/regions/node-placement.ts';
 import { gpuRequestOf, type GpuRequest } from '../gpu-resources.ts';
+import { ONE_NODE_LABEL } from '../../../kubernetes/one-node.ts';
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { claimTemplateName, POD_CLAIM } from './device-claim.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
@@ -18,6 +19,7 @@ import { podProtection } from './node-protection.ts';
 import { IDLE, keeperContainer } from './keeper-container.ts';
 import { noticeScript } from './preemption-notice.ts';
 import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
+import { labels } from '../../labels.ts';
 
 export interface PodContext {
   installation: string;
@@ -67,7 +69,7 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
   const podSpec = podSpecOf(spec, context);
   return {
     metadata: {
-      labels: labelsFor(identity),
+      labels: { ...labelsFor(identity), ...(isOnOneNode(spec) ? { [ONE_NODE_LABEL]: spec.ownerId } : {}) },
       annotations: {
         [annotations.files]: filesDigest(spec.files),
         [annotations.template]: digestOf(podSpec),
@@ -78,10 +80,12 @@ export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate 
   };
 }
 
+type Affinity = NonNullable<PodSpec['affinity']>;
+
 const digestOf = (podSpec: PodSpec): string =>
   createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
 
-function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, can }: PodContext): PodSpec {
+function podSpecOf(spec: EngineSpec, { installation, settings, hasPullSecret, can }: PodContext): PodSpec {
   const gpus = gpuRequestOf(spec, settings);
   const docker = dockerSidecar(spec, settings, { volume: RUN_VOLUME, folder: RUN_FOLDER, beganMark: BEGAN_MARK });
   const main = mainContainer(spec, settings, { gpus, dockerMounts: docker?.mounts ?? [], can });
@@ -93,7 +97,10 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret, can }: PodContex
     ...(settings.userNamespaces ? { hostUsers: false } : {}),
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
-    ...placementOf([settings, gpus?.nodes ?? {}, spec.placement ?? {}]),
+    ...placementOf(
+      [settings, gpus?.nodes ?? {}, spec.placement ?? {}],
+      isOnOneNode(spec) ? sameNode(installation, spec) : {},
+    ),
     ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
@@ -223,14 +230,35 @@ const lowPortsOf = ({ networkImage }: KubernetesEngineSettings): Pick<PodSpec, '
     : { securityContext: { sysctls: [{ name: 'net.ipv4.ip_unprivileged_port_start', value: '0' }] } };
 
 /** All rules must hold; of two values of a label the last one counts. */
-function placementOf(rules: readonly NodePlacement[]): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
+function placementOf(
+  rules: readonly NodePlacement[],
+  podAffinity: Affinity = {},
+): Pick<PodSpec, 'nodeSelector' | 'tolerations' | 'affinity'> {
   const nodeSelector = Object.assign({}, ...rules.map((one) => one.nodeSelector));
   const tolerations = rules.flatMap((one) => one.tolerations ?? []);
   const matchExpressions = rules.flatMap((one) => one.nodeAffinity ?? []);
   const required = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } };
+  const affinity = { ...(matchExpressions.length === 0 ? {} : { nodeAffinity: required }), ...podAffinity };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),
     ...(tolerations.length === 0 ? {} : { tolerations }),
-    ...(matchExpressions.length === 0 ? {} : { affinity: { nodeAffinity: required } }),
+    ...(Object.keys(affinity).length === 0 ? {} : { affinity }),
   };
 }
+
+const isOnOneNode = ({ mounts }: EngineSpec): boolean => mounts.some(({ oneNode }) => oneNode === true);
+
+/**
+ * Requires the node of the account's Pods that mount such disks; any node for the first Pod. All
+ * mount the shared folder, so one term for all disks is enough.
+ */
+const sameNode = (installation: string, { ownerId }: EngineSpec): Affinity => ({
+  podAffinity: {
+    requiredDuringSchedulingIgnoredDuringExecution: [
+      {
+        labelSelector: { matchLabels: { [labels.installation]: installation, [ONE_NODE_LABEL]: ownerId } },
+        topologyKey: 'kubernetes.io/hostname',
+      },
+    ],
+  },
+});

@@ -3,7 +3,7 @@ import type { Disruption } from '../../../domain/compute/disruption.ts';
 import type { ClusterEvent, Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import { STOP_SECONDS } from '../manifests/preemption-notice.ts';
 import { START_GATE } from '../manifests/pod-template.ts';
-import { hasEnded, mainStatusOf, timeOf } from './pod-status.ts';
+import { hasEnded, mainStatusOf } from './pod-status.ts';
 
 /** A Pod that the scheduler leaves alone until Berth starts it. */
 export const isGated = (pod: Pod): boolean =>
@@ -12,14 +12,14 @@ export const isGated = (pod: Pod): boolean =>
 /** Null also for what Berth ends itself, once it has asked for no Pod. */
 export function disruptionOf({ metadata, spec }: StatefulSet, pod: Pod | null): Disruption | null {
   if (spec?.replicas !== 1 || metadata?.deletionTimestamp !== undefined) return null;
-  if (pod === null) return { text: GONE, endsAtMs: 0 };
+  if (pod === null) return { text: GONE, graceMs: 0 };
   const why = whyOf(pod);
-  const deletedAtMs = timeOf(pod.metadata?.deletionTimestamp);
-  if (deletedAtMs > 0) return { ...why, endsAtMs: deletedAtMs - 1000 * STOP_SECONDS };
-  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { ...why, endsAtMs: 0 };
+  const { deletionTimestamp, deletionGracePeriodSeconds: graceSeconds = 0 } = pod.metadata ?? {};
+  if (deletionTimestamp !== undefined) return { ...why, graceMs: 1_000 * Math.max(0, graceSeconds - STOP_SECONDS) };
+  if (pod.status?.phase === 'Failed' && targetOf(pod) !== undefined) return { ...why, graceMs: 0 };
   const status = mainStatusOf(pod);
   const hasRun = status?.state?.running !== undefined || hasEnded(status);
-  return hasRun ? null : { text: GONE, endsAtMs: 0 };
+  return hasRun ? null : { text: GONE, graceMs: 0 };
 }
 
 const GONE = 'the Pod of the instance was removed from its node';
@@ -48,7 +48,7 @@ export function rootDiskEviction(events: readonly ClusterEvent[]): Disruption | 
   const text = events.find(
     ({ reason, message = '' }) => reason === 'Evicted' && usedUpOf(message) === 'rootDisk',
   )?.message;
-  return text === undefined ? null : { text: endedText(text), endsAtMs: 0, usedUp: 'rootDisk' };
+  return text === undefined ? null : { text: endedText(text), graceMs: 0, usedUp: 'rootDisk' };
 }
 
 const endedText = (kubeletText: string): string => `the node ended the instance: ${kubeletText.trim()}`;

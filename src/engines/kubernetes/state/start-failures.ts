@@ -55,6 +55,12 @@ export function schedulingFault({ status }: Pod): EngineFault | null {
     return fault('rejected', `a disk of the instance is gone from the cluster: ${text}`, { reason: 'badMount' });
   // A claim may bind in a moment.
   if (/unbound immediate PersistentVolumeClaims|WaitForPodScheduled/i.test(text)) return null;
+  if (/didn't match pod affinity rules/i.test(text))
+    return fault(
+      'no_capacity',
+      `the disks that the instances of the account share are mounted on one node of the cluster, which has no room for another: stop an instance of the account, or ask the operator for disks that several nodes may mount (ReadWriteMany); ${text}`,
+      { reason: 'clusterFull' },
+    );
   if (/Insufficient \S*gpu|cannot allocate all claims/i.test(text))
     return fault('no_capacity', `no node of the cluster has the GPUs free: ${text}`, { reason: 'clusterFull' });
   return fault('no_capacity', `no node of the cluster has room for the instance: ${text}`, { reason: 'clusterFull' });
@@ -148,6 +154,35 @@ function containerFault(ref: string, message: string): EngineFault {
 }
 
 const lastMsOf = ({ lastTimestamp, eventTime }: ClusterEvent): number => timeOf(lastTimestamp ?? eventTime);
+
+/** Warnings of a node, and of the controller that attaches volumes to it. */
+const NODE_TROUBLES = ['FailedMount', 'FailedAttachVolume', 'FailedCreatePodSandBox'];
+/** Events after the mounts and the sandbox of a Pod. */
+const LATER_REASONS = ['Pulling', 'Pulled', 'Created', 'Started'];
+/** A node that cannot make a sandbox for this time cannot make one. */
+const SANDBOX_DEADLINE_MS = 600_000;
+
+/** Trouble of the node with a start, by the events of the Pod; all times are the cluster's. */
+export function nodeTroubleOf({ metadata }: Pod, events: readonly ClusterEvent[]): EngineFault | null {
+  const [last] = events
+    .filter(({ reason }) => NODE_TROUBLES.includes(reason ?? ''))
+    .toSorted((one, other) => lastMsOf(other) - lastMsOf(one));
+  if (last === undefined) return null;
+  const { reason, message = '' } = last;
+  const isOver = (event: ClusterEvent): boolean =>
+    LATER_REASONS.includes(event.reason ?? '') ||
+    (reason === 'FailedAttachVolume' && event.reason === 'SuccessfulAttachVolume');
+  if (events.some((event) => isOver(event) && lastMsOf(event) >= lastMsOf(last))) return null;
+  if (reason === 'FailedCreatePodSandBox') {
+    const isLost = lastMsOf(last) - timeOf(metadata?.creationTimestamp) > SANDBOX_DEADLINE_MS;
+    const text = `a node of the cluster cannot make the network or the sandbox of the instance: ${message}`;
+    return fault('rejected', text, { retry: !isLost, reason: 'startPending' });
+  }
+  const text = /Multi-Attach error/i.test(message)
+    ? `another node of the cluster still has a disk of the instance; the instance starts when that node lets it go: ${message}`
+    : `a node of the cluster cannot mount a disk of the instance: ${message}`;
+  return fault('busy', text, { reason: 'mountPending' });
+}
 
 /** Image that the node downloads now, by the events of a Pod. Null: none. */
 export function pulledImageOf(events: readonly ClusterEvent[]): string | null {
