@@ -330,7 +330,8 @@ const reachedFrom = async (namespace: string, address: string): Promise<string> 
   const [host = '', port = ''] = address.split(':');
   const command = `echo | nc -w 3 ${host} ${port} >/dev/null && echo reached || echo refused`;
   const run = ['run', 'stranger', '-n', namespace, '--image', IMAGE, '--restart=Never', '--rm', '-i', '--quiet'];
-  return (await kubectl(...run, '--', 'sh', '-c', command)).trim();
+  // kubectl prints a line twice that it reads both live and from the log.
+  return (await kubectl(...run, '--', 'sh', '-c', command)).split('\n')[0] ?? '';
 };
 
 test('upgrades, failures and losses of the API cut no notebook, and an uninstalled Berth comes back with its data', async () => {
