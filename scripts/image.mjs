@@ -17,7 +17,7 @@ await runCommand(async () => {
   const variant = values['variant'];
   if (positionals.length !== 1) throw new Unready(`One name of an image is needed.\n\n${USAGE}`);
   if (variant !== undefined && variant !== 'small' && variant !== 'pytorch')
-    throw new Unready(`--variant is ${String(variant)}; it must be small or pytorch.\n\n${USAGE}`);
+    throw new Unready(`--variant is ${JSON.stringify(variant)}; it must be small or pytorch.\n\n${USAGE}`);
   await ensureDependencies();
   const address = await ensureEngine();
   const node = findNode24();

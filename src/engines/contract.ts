@@ -361,10 +361,7 @@ export interface Engine {
 
   probe(signal: AbortSignal): Promise<Probe>;
 
-  /**
-   * Throws what a new region lacks beside an engine that answers; absent: nothing can be. Returns
-   * warnings for the operator.
-   */
+  /** Throws what a new region lacks beside an engine that answers; returns warnings of it. */
   check?(signal: AbortSignal): Promise<string[]>;
 
   /** Lists every object with this installation's label, in any state. Throws if incomplete. */

@@ -270,7 +270,7 @@ const AT_ONCE = [0, 5_000];
 
 const KEEPING: readonly (FaultReason | undefined)[] = ['imagePending', 'mountPending', 'startPending', 'nodePending'];
 
-/** Its node goes on with the Pod, or a node comes for it: another one would begin from the start. */
+/** Its node goes on with the Pod, or one comes for it: another Pod would begin from the start. */
 const keepsPod = ({ retry, reason }: EngineFault): boolean => retry && KEEPING.includes(reason);
 
 /**

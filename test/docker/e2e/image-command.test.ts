@@ -22,7 +22,7 @@ test('refuses what is no name in a registry', async () => {
     [['berth.local/notebook:1'], 'berth.local is not a registry'],
     [[`${registries.open}/lab/notebook@sha256:${'0'.repeat(64)}`], 'has a digest, which the registry makes'],
     [[], 'One name of an image is needed'],
-    [[`${registries.open}/lab/notebook:1`, '--variant', 'large'], '--variant is large; it must be small or pytorch'],
+    [[`${registries.open}/lab/notebook:1`, '--variant', 'large'], '--variant is "large"; it must be small or pytorch'],
   ] as const)
     await expect(image(...args)).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining(why) });
 });

@@ -78,9 +78,8 @@ test('instances of a type run on its nodes alone, with its priority', async () =
     await Promise.all([instanceId, nowhere].map((one) => client.terminate({ instanceId: one })));
     await scene.reaches(client, instanceId, 'Cleaned');
     // No type of another region has nodes.
-    const [type] = (await client.listTypes({ pager: { currentPage: 1, pageSize: 100 } })).types.filter(
-      ({ regionId }) => regionId !== scene.region,
-    );
+    const { types } = await client.listTypes({ pager: { currentPage: 1, pageSize: 100 } });
+    const type = types.find(({ regionId }) => regionId !== scene.region);
     if (type === undefined) throw new Error('the own region has no type');
     const refused = client.updateType({ instanceTypeId: type.instanceTypeId, version: type.version, placement });
     await expect(refused).rejects.toThrow(

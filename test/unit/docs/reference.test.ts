@@ -56,7 +56,7 @@ test('docs/reference/errors.md lists each code with its HTTP status', () => {
 });
 
 test('docs/reference/settings.md lists exactly the settings of the server, and BERTH_SETUP of the scripts', () => {
-  const sources = ['config', 'money-config', 'sign-on-config'].map((name) => read(`src/main/${name}.ts`)).join('\n');
+  const sources = ['config', 'link-config', 'money-config', 'sign-on-config'].map((name) => read(`src/main/${name}.ts`)).join('\n');
   const schema = [...sources.matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
   const listed = [...read('docs/reference/settings.md').matchAll(/^\| (.*?) \|/gm)].flatMap(
     ([, cell = '']) => cell.match(/\bBERTH_\w+/g) ?? [],
@@ -76,7 +76,7 @@ test('the documents name only fields and functions that exist', () => {
   const wordsOf = (pattern: string): string[] =>
     globSync(pattern, { cwd: root }).flatMap((file) => read(file).match(/\w+/g) ?? []);
   const known = new Set(
-    ['src/**/*.ts', 'test/{fixtures,kubernetes/cluster}/*.ts', 'docs/openapi.json', 'deploy/**/*.yaml'].flatMap(
+    ['src/**/*.ts', 'test/{fixtures,kubernetes/cluster}/*.ts', 'docs/openapi.json', 'deploy/**/*.{tpl,yaml}'].flatMap(
       wordsOf,
     ),
   );
