@@ -56,13 +56,24 @@ test('docs/reference/errors.md lists each code with its HTTP status', () => {
 });
 
 test('docs/reference/settings.md lists exactly the settings of the server, and BERTH_SETUP of the scripts', () => {
-  const sources = ['config', 'link-config', 'money-config', 'sign-on-config'].map((name) => read(`src/main/${name}.ts`)).join('\n');
+  const sources = ['config', 'link-config', 'money-config', 'sign-on-config']
+    .map((name) => read(`src/main/${name}.ts`))
+    .join('\n');
   const schema = [...sources.matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
   const listed = [...read('docs/reference/settings.md').matchAll(/^\| (.*?) \|/gm)].flatMap(
     ([, cell = '']) => cell.match(/\bBERTH_\w+/g) ?? [],
   );
   expect(schema.length).toBeGreaterThan(40);
   expect(listed.sort()).toEqual([...new Set(schema), 'BERTH_SETUP'].sort());
+});
+
+test('docs/kubernetes.md lists exactly the settings of a cluster', () => {
+  const table = /\n## Settings\n([^]*?)\n## /.exec(read('docs/kubernetes.md'))?.[1] ?? '';
+  const listed = [...table.matchAll(/^\| (`.*?) \|/gm)].flatMap(([, cell = '']) => cell.match(/\w+/g) ?? []);
+  const { components } = JSON.parse(read('docs/openapi.json')) as {
+    components: { schemas: { KubernetesEngineSettings: { properties: object } } };
+  };
+  expect(listed.sort()).toEqual(Object.keys(components.schemas.KubernetesEngineSettings.properties).sort());
 });
 
 test('each decision has a number of its own, in its file name and its title', () => {
