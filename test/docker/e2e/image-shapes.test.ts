@@ -217,7 +217,8 @@ test('tini before a command for user 1000: left out of the start script, and pro
     files: {
       '/usr/bin/tini': { content: tini, mode: 0o755 },
       '/opt/conda/bin/lab': script(
-        'echo "lab: $*"\ntrap "echo lab ended; exit 0" TERM\n(page) &\nwhile :; do wait; done',
+        // Process 1 ends with it, and takes a page along that still writes its line.
+        'echo "lab: $*"\ntrap "wait; echo lab ended; exit 0" TERM\npage &\nwhile :; do wait; done',
       ),
       '/opt/conda/bin/page': script('trap "echo page ended; exit 0" TERM\nwhile :; do sleep 0.1; done'),
       '/etc/passwd': { content: 'root:x:0:0::/root:/bin/sh\njovyan:x:1000:100::/tmp:/bin/sh\n', mode: 0o644 },
