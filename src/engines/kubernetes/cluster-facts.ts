@@ -165,7 +165,8 @@ export function probeOf(
     hosts: largestHosts([...sizes, ...(autoscaling?.nodePools ?? []).map(nodeOf)]),
     devices: nodes.flatMap(devicesOf),
     architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
-    localImages: localImagesOf(nodes),
+    // Nodes that an autoscaler adds may come with other images.
+    localImages: autoscaling === undefined ? localImagesOf(nodes) : undefined,
     capabilities: {
       ...capabilitiesOf(settings, countGpus(capacity.gpus) > 0),
       rootDiskLimit: limitStorage(all) ? 'ends' : 'none',

@@ -61,6 +61,10 @@ test("names Berth's own images of its nodes, unless a node may have more than it
     undefined,
   );
   expect(imagesOf()).toBe(undefined);
+  const autoscaling = { nodePools: [{ cpuCores: 4, memoryGB: 16, maxNodes: 1 }] };
+  expect(probeOf([some], 'v1.36.3', { ...settings, autoscaling }).localImages, 'a new node may have it').toBe(
+    undefined,
+  );
 });
 
 test('asks the nodes again before an image is downloaded that they may have by now', async () => {
