@@ -8,7 +8,7 @@ export interface SeenInstances {
   running?: ReadonlySet<string>;
   /** Their state is not known to the engine, as of a lost node. */
   unseen?: ReadonlySet<string>;
-  /** `Running` in the store, and not on the engine. */
+  /** `Running` in the store, and not on the engine, or perhaps another run there. */
   missing?: ReadonlySet<string>;
 }
 

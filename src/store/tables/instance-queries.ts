@@ -23,6 +23,13 @@ const runningIn = ({ onlySettled }: { onlySettled: boolean }) =>
       .$if(onlySettled, (rows) => rows.where('dueAtMs', 'is', null)),
   );
 const running = runningIn({ onlySettled: false });
+const runningDue = prepared<{ region: string }>()((db, p) =>
+  db
+    .selectFrom('instance')
+    .select(['id', 'dueAtMs'])
+    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', p('region')))
+    .where('status', '=', 'Running'),
+);
 const settledRunning = runningIn({ onlySettled: true });
 
 const withRootDisk = prepared<{ region: string }>()((db, p) =>
@@ -38,6 +45,10 @@ export const settledWithRootDisk = async (db: Db, region: string): Promise<strin
   idsOf(await withRootDisk(db, { region }));
 
 export const runningIds = async (db: Db, region: string): Promise<string[]> => idsOf(await running(db, { region }));
+
+/** Running instances, and whether a reconcile is due. */
+export const runningWithDue = async (db: Db, region: string): Promise<{ id: string; isDue: boolean }[]> =>
+  (await runningDue(db, { region })).map(({ id, dueAtMs }) => ({ id, isDue: dueAtMs !== null }));
 
 export const settledRunningIds = async (db: Db, region: string): Promise<string[]> =>
   idsOf(await settledRunning(db, { region }));

@@ -3,7 +3,7 @@
  * orphans (`domain/compute/orphan.ts`). The engine is listed first: rows are written before objects
  * exist. An object listed while it is removed is why an orphan must be found twice.
  */
-import { settledRunningIds, settledWithRootDisk } from '../../../store/tables/instance-queries.ts';
+import { runningWithDue, settledWithRootDisk } from '../../../store/tables/instance-queries.ts';
 import type { InstanceId } from '../../../domain/kernel/ids.ts';
 import { engineObjectKinds, orphanIdOf, type OrphanKind } from '../../../domain/compute/orphan.ts';
 import type { OwnedObject } from '../../../engines/contract.ts';
@@ -34,7 +34,8 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   const owned = await drivers.engine.listOwned(deadlineWithin(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
-  const missing = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
+  const rows = await runningWithDue(store.read, drivers.regionId);
+  const missing = rows.flatMap(({ id, isDue }) => (isDue || running.has(id) ? [] : [id]));
   const present = new Set(owned.filter(isInstanceContainer).map(({ id }) => id));
   const gone = (await settledWithRootDisk(store.read, drivers.regionId)).filter((id) => !present.has(id));
   const due: string[] = [...new Set([...missing, ...gone])];
@@ -58,7 +59,9 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   const text = 'found orphaned resources on the engine; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
   const unseen = new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id));
-  return { running, unseen, missing: new Set(missing) };
+  // What a reconcile may find ended was perhaps another run.
+  const unsure = rows.flatMap(({ id, isDue }) => (isDue || !running.has(id) ? [id] : []));
+  return { running, unseen, missing: new Set(unsure) };
 }
 
 /** Missing containers are found from the rows. */
