@@ -59,7 +59,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   const text = 'found orphaned resources on the engine; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
   const unseen = new Set(owned.filter(({ isUnknown }) => isUnknown === true).map(({ id }) => id));
-  // What a reconcile may find ended was perhaps another run.
+  // The reconcile of a due row may find that its run has ended.
   const unsure = rows.flatMap(({ id, isDue }) => (isDue || !running.has(id) ? [id] : []));
   return { running, unseen, missing: new Set(unsure) };
 }
