@@ -6,7 +6,7 @@ import { userId, type UserId } from '../../domain/kernel/ids.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { NetworkPolicy, Node, StatefulSet } from '../../kubernetes/api-objects.ts';
 import { labels } from '../labels.ts';
-import type { ClusterContext } from './cluster-context.ts';
+import type { ClusterContext, NodeReader } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 import { accountPolicy, closedRangesOf } from './manifests/network-rules.ts';
 import {
@@ -26,24 +26,37 @@ const policyOf = (policies: EgressPolicies | null, owner: UserId): EgressPolicy 
 
 type NetworkContext = Pick<
   ClusterContext,
-  'cluster' | 'installation' | 'settings' | 'egress' | 'nodes' | 'gatewayPorts'
+  'cluster' | 'installation' | 'settings' | 'egress' | 'closedRanges' | 'gatewayPorts'
 >;
 
-async function wantedPolicy(
-  { installation, settings, egress, nodes, gatewayPorts }: NetworkContext,
+function wantedPolicy(
+  { installation, settings, egress, gatewayPorts }: NetworkContext,
   ownerId: UserId,
-  signal: AbortSignal,
-): Promise<NetworkPolicy> {
+  closed: readonly string[],
+): NetworkPolicy {
   const { policies } = egress;
   return accountPolicy({
     installation,
     ownerId,
     egress: policyOf(policies, ownerId),
     nameServers: policies?.nameServers ?? [],
-    nodes: (await nodes(signal)).flatMap(addressesOf),
+    closed,
     gatewayPorts,
     settings,
   });
+}
+
+/** Computes the ranges once for each reading of the nodes. */
+export function makeClosedRanges(
+  nodes: NodeReader,
+  settings: ClusterContext['settings'],
+): ClusterContext['closedRanges'] {
+  let last: { nodes: readonly Node[]; ranges: readonly string[] } | undefined;
+  return async (signal) => {
+    const all = await nodes(signal);
+    if (last?.nodes !== all) last = { nodes: all, ranges: closedRangesOf(settings, all.flatMap(addressesOf)) };
+    return last.ranges;
+  };
 }
 
 const addressesOf = ({ status }: Node): string[] =>
@@ -56,7 +69,7 @@ export async function ensureAccountNetwork(context: NetworkContext, owner: UserI
   const { cluster, installation, settings, egress } = context;
   if (!settings.networkPolicies && policyOf(egress.policies, owner).mode !== 'open') throw reject(NOT_ENFORCED);
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
-  const wanted = await wantedPolicy(context, owner, signal);
+  const wanted = wantedPolicy(context, owner, await context.closedRanges(signal));
   if (present !== null && !isOwned(present.metadata, installation, 'network', owner)) {
     const name = present.metadata?.name ?? '';
     throw new EngineFault(
@@ -107,27 +120,30 @@ export async function setEgress(context: ClusterContext, policies: EgressPolicie
   const { settings, accounts, egress, lists } = context;
   egress.policies = policies;
   if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
+  const closed = await context.closedRanges(signal);
   for (const present of await raceAbort(lists.policies.list(), signal)) {
     const owner = userId(present.metadata?.labels?.[labels.owner] ?? '');
-    if (rulesOf(present) === rulesOf(await wantedPolicy(context, owner, signal))) continue;
+    if (rulesOf(present) === rulesOf(wantedPolicy(context, owner, closed))) continue;
     await accounts.run(owner, () => applyIfPresent(context, owner, signal), signal);
   }
+  egress.closed = closed.join();
 }
 
 /** Closes open egress to nodes that came since the last policies. */
 export async function closeNewNodes(context: ClusterContext, signal: AbortSignal): Promise<void> {
-  const { egress, nodes, settings } = context;
+  const { egress, closedRanges, settings } = context;
   if (egress.policies === null || !settings.networkPolicies) return;
-  const closed = closedRangesOf(settings, (await nodes(signal)).flatMap(addressesOf)).join();
-  if (closed === egress.closed) return;
-  await setEgress(context, egress.policies, signal);
-  egress.closed = closed;
+  if ((await closedRanges(signal)).join() !== egress.closed) await setEgress(context, egress.policies, signal);
 }
 
 async function applyIfPresent(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
   const { cluster, installation, lists } = context;
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
   if (isOwned(present?.metadata, installation, 'network', owner))
-    await cluster.apply(resources.networkPolicies, await wantedPolicy(context, owner, signal), signal);
+    await cluster.apply(
+      resources.networkPolicies,
+      wantedPolicy(context, owner, await context.closedRanges(signal)),
+      signal,
+    );
   lists.policies.invalidate();
 }

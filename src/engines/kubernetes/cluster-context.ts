@@ -17,6 +17,9 @@ export interface ClusterLog {
   debug(facts: Record<string, unknown>, text: string): void;
 }
 
+/** Reads all nodes of the cluster, at most as old as that; default: a minute. */
+export type NodeReader = (signal: AbortSignal, maxAgeMs?: number) => Promise<Node[]>;
+
 export interface OwnedLists {
   sets: ObjectList<StatefulSet>;
   pods: ObjectList<Pod>;
@@ -36,9 +39,9 @@ export interface ClusterContext {
   instances: KeyedMutex<InstanceId>;
   /** One change of an account's NetworkPolicy at a time. */
   accounts: KeyedMutex<string>;
-  /** All nodes of the cluster, at most as old as that; default: a minute. */
-  nodes: (signal: AbortSignal, maxAgeMs?: number) => Promise<Node[]>;
-  /** Last policies of `setEgress`, null before the first, and ranges of `closeNewNodes`. */
+  /** Ranges closed to open egress. */
+  closedRanges: (signal: AbortSignal) => Promise<readonly string[]>;
+  /** Last policies of `setEgress`, null before the first, and the ranges that they close. */
   egress: { policies: EgressPolicies | null; closed?: string };
   /** Ports of the gateway at the peers of the region. */
   gatewayPorts: readonly number[];

@@ -15,7 +15,7 @@ import { devicesByNode, noDevices, readDevices, type ClaimableDevices } from './
 import { gpusOf, isPlacedOn } from './gpu-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import { grownCapacity, nodeOf } from './cluster-growth.ts';
-import type { ClusterContext } from './cluster-context.ts';
+import type { ClusterContext, NodeReader } from './cluster-context.ts';
 import { explainedFaultOf } from './cluster-faults.ts';
 import type { ClusterFeatures } from './manifests/pod-template.ts';
 import { followRestartPolicies, takesRestartPolicies } from './restart-policies.ts';
@@ -46,10 +46,11 @@ export function makeClusterFacts({
   settings,
   pods,
   nodes: allNodes,
-}: Pick<ClusterContext, 'cluster' | 'settings' | 'nodes'> & {
+}: Pick<ClusterContext, 'cluster' | 'settings'> & {
+  nodes: NodeReader;
   pods: Pick<ClusterContext['pods'], 'isHeard' | 'live'>;
 }): ClusterFacts {
-  const nodes: ClusterContext['nodes'] = async (signal, maxAgeMs) =>
+  const nodes: NodeReader = async (signal, maxAgeMs) =>
     (await allNodes(signal, maxAgeMs)).filter(({ metadata }) => isPlacedOn(metadata?.labels, settings));
   const devices = remember(NODES_MS, (signal: AbortSignal) => claimableDevices(cluster, settings, signal));
   const version = remember(VERSION_MS, async (signal: AbortSignal) =>
@@ -115,7 +116,7 @@ async function claimableDevices(
 }
 
 /** Nodes of the cluster, which change slowly. */
-export const makeNodeReader = (cluster: Cluster): ClusterContext['nodes'] =>
+export const makeNodeReader = (cluster: Cluster): NodeReader =>
   remember(NODES_MS, (signal) => cluster.list(resources.nodes, signal));
 
 /** Names under which a node may report an image. */

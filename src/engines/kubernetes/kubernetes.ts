@@ -21,7 +21,7 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import { makeObjectList, type ObjectList } from '../../kubernetes/object-list.ts';
 import type { Engine } from '../contract.ts';
 import { labels } from '../labels.ts';
-import { closeNewNodes, setEgress } from './account-networks.ts';
+import { closeNewNodes, makeClosedRanges, setEgress } from './account-networks.ts';
 import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.ts';
 import { makeClusterFacts, makeNodeReader } from './cluster-facts.ts';
 import { explainedFaultOf, faultOf, reject, withFaults } from './cluster-faults.ts';
@@ -78,7 +78,7 @@ export function makeKubernetesEngine(options: KubernetesEngineOptions): Engine {
     features: facts.features,
     instances: makeKeyedMutex<InstanceId>(),
     accounts: makeKeyedMutex<string>(),
-    nodes,
+    closedRanges: makeClosedRanges(nodes, settings),
     egress: { policies: null },
     gatewayPorts,
     pullersSince: new Map(),

@@ -221,7 +221,7 @@ export async function makeKubernetesFixture({
         ownerId,
         egress: openEgress,
         nameServers: [],
-        nodes: [],
+        closed: [],
         gatewayPorts: [],
         settings,
       };

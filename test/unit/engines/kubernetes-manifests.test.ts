@@ -11,7 +11,7 @@ import { claimTemplate } from '../../../src/engines/kubernetes/manifests/device-
 import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
 import { instanceSet, type SetOptions } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
-import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
+import { accountPolicy, closedRangesOf, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
 import { disruptionBudget } from '../../../src/engines/kubernetes/manifests/node-protection.ts';
 import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
@@ -255,7 +255,7 @@ describe('an account', () => {
       ownerId,
       egress,
       nameServers: ['192.0.2.53'],
-      nodes: ['10.0.0.7', '203.0.113.9', '203.0.113.8'],
+      closed: closedRangesOf({ ...settings, ...more }, ['10.0.0.7', '203.0.113.9', '203.0.113.8']),
       gatewayPorts: [8081],
       settings: { ...settings, ...more },
     });

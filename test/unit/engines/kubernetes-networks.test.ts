@@ -19,7 +19,7 @@ const settings: KubernetesEngineSettings = {
   userNamespaces: false,
 };
 /** A cluster whose nodes are unknown, and no gateway. */
-const alone = { nodes: async () => [], gatewayPorts: [] };
+const alone = { closedRanges: async () => [], gatewayPorts: [] };
 const policies = (egress: EgressPolicy): EgressPolicies => ({
   default: { mode: 'open' },
   accounts: new Map([[ownerId, egress]]),
@@ -27,7 +27,7 @@ const policies = (egress: EgressPolicy): EgressPolicies => ({
 
 /** Rules that the cluster is sent for an account that had none to connect to. */
 async function sentRules(known: EgressPolicies | null) {
-  const options = { installation, ownerId, nameServers: [], settings, nodes: [], gatewayPorts: [] };
+  const options = { installation, ownerId, nameServers: [], settings, closed: [], gatewayPorts: [] };
   const present = accountPolicy({ ...options, egress: { mode: 'none' } });
   const { cluster, calls } = await startApiServer({ answer: () => ({ body: present }) });
   const context = { cluster, installation, settings, egress: { policies: known }, ...alone };

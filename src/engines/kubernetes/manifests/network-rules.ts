@@ -59,11 +59,11 @@ export interface AccountRules {
   ownerId: UserId;
   egress: EgressPolicy;
   nameServers: readonly string[];
-  /** Addresses of nodes. */
-  nodes: readonly string[];
+  /** Ranges closed to open egress. */
+  closed: readonly string[];
   /** Ports of the gateway at its peers. */
   gatewayPorts: readonly number[];
-  settings: RangeSettings & Pick<KubernetesEngineSettings, 'peers'>;
+  settings: Pick<KubernetesEngineSettings, 'peers' | 'podRanges'>;
 }
 
 type RangeSettings = Pick<KubernetesEngineSettings, 'podRanges' | 'closedRanges'>;
@@ -99,11 +99,10 @@ const peerOf = ({ cidr, namespace = '' }: ClusterPeer): Peer =>
   cidr === undefined ? { namespaceSelector: { matchLabels: { [NAMESPACE_LABEL]: namespace } } } : { ipBlock: { cidr } };
 
 function egressOf(rules: AccountRules): Egress[] {
-  const { egress, nodes, gatewayPorts, settings } = rules;
+  const { egress, closed, gatewayPorts, settings } = rules;
   switch (egress.mode) {
     case 'open': {
       const { peers = [] } = settings;
-      const closed = closedRangesOf(settings, nodes);
       const outside = familiesOf(settings).map(({ everywhere, has }) => ({
         ipBlock: { cidr: everywhere, except: closed.filter(has) },
       }));
