@@ -17,19 +17,12 @@ const runningIn = ({ onlySettled }: { onlySettled: boolean }) =>
   prepared<{ region: string }>()((db, p) =>
     db
       .selectFrom('instance')
-      .select('id')
+      .select(['id', 'dueAtMs'])
       .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', p('region')))
       .where('status', '=', 'Running')
       .$if(onlySettled, (rows) => rows.where('dueAtMs', 'is', null)),
   );
 const running = runningIn({ onlySettled: false });
-const runningDue = prepared<{ region: string }>()((db, p) =>
-  db
-    .selectFrom('instance')
-    .select(['id', 'dueAtMs'])
-    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', p('region')))
-    .where('status', '=', 'Running'),
-);
 const settledRunning = runningIn({ onlySettled: true });
 
 const withRootDisk = prepared<{ region: string }>()((db, p) =>
@@ -48,7 +41,7 @@ export const runningIds = async (db: Db, region: string): Promise<string[]> => i
 
 /** Running instances, and whether a reconcile is due. */
 export const runningWithDue = async (db: Db, region: string): Promise<{ id: string; isDue: boolean }[]> =>
-  (await runningDue(db, { region })).map(({ id, dueAtMs }) => ({ id, isDue: dueAtMs !== null }));
+  (await running(db, { region })).map(({ id, dueAtMs }) => ({ id, isDue: dueAtMs !== null }));
 
 export const settledRunningIds = async (db: Db, region: string): Promise<string[]> =>
   idsOf(await settledRunning(db, { region }));
