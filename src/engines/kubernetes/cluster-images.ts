@@ -8,29 +8,19 @@
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
-import { resources } from '../../kubernetes/api-resources.ts';
 import type { Engine, OnProgress } from '../contract.ts';
-import type { ClusterContext } from './cluster-context.ts';
 import { faultOf } from './cluster-faults.ts';
 import type { ClusterFacts } from './cluster-facts.ts';
-import { newPullerName, pullerPod, pullerPolicy, pullerSecret } from './manifests/puller-pod.ts';
+import { runPuller, type PullerContext, type PullerRun } from './puller-runs.ts';
 import { startFailureOf } from './state/start-failures.ts';
 import { stuckDownload } from './waiting-pods.ts';
 
 const PRESENT_MS = 10 * 60_000;
 const MAX_REFS = 10_000;
-const CLEAN_MS = 5_000;
 
 export type EnsureImage = Engine['ensureImage'];
 
-export interface ImagesContext extends Pick<
-  ClusterContext,
-  'cluster' | 'installation' | 'settings' | 'log' | 'stopping'
-> {
-  pods: Pick<ClusterContext['pods'], 'until'>;
-}
-
-export function makeEnsureImage(context: ImagesContext, facts: Pick<ClusterFacts, 'hasImage'>): EnsureImage {
+export function makeEnsureImage(context: PullerContext, facts: Pick<ClusterFacts, 'hasImage'>): EnsureImage {
   const seenMs = makeBoundedMap<number>({ maxEntries: MAX_REFS });
   return async (ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) => {
     try {
@@ -46,47 +36,24 @@ export function makeEnsureImage(context: ImagesContext, facts: Pick<ClusterFacts
   };
 }
 
-interface Request {
-  ref: string;
-  credentials: Parameters<EnsureImage>[3];
-  askRegistry: boolean;
-}
+type Request = Pick<PullerRun, 'ref' | 'credentials' | 'askRegistry'>;
 
 async function pull(
-  { cluster, installation, settings, pods, stopping, log }: ImagesContext,
-  { ref, credentials, askRegistry }: Request,
+  context: PullerContext,
+  request: Request,
   onProgress: OnProgress,
   signal: AbortSignal,
 ): Promise<void> {
-  const name = newPullerName(ref);
-  const settled = new AbortController();
-  const until = AbortSignal.any([signal, settled.signal]);
-  const puller = { name, installation, settings, ref, askRegistry, hasSecret: credentials !== undefined };
-  try {
-    await Promise.all([
-      cluster.create(resources.networkPolicies, pullerPolicy(puller), signal),
-      ...(credentials === undefined
-        ? []
-        : [cluster.create(resources.secrets, pullerSecret(puller, credentials), signal)]),
-    ]);
-    await cluster.create(resources.pods, pullerPod(puller), signal);
+  const { cluster, settings, pods } = context;
+  const { ref, askRegistry } = request;
+  const whenFull = settings.autoscaling === undefined ? 'fails' : askRegistry ? 'waits' : 'skips';
+  const download = (name: string, until: AbortSignal): Promise<EngineFault | null> => {
     onProgress({ text: `a node downloads ${ref}`, done: 0, total: 0, unit: 'bytes' });
-    const whenFull = settings.autoscaling === undefined ? 'fails' : askRegistry ? 'waits' : 'skips';
     const outcome = pods.until(name, (pod, last) => outcomeOf(pod, last, whenFull), until);
-    const failure = await Promise.race([outcome, stuckDownload({ cluster }, name, until)]);
-    if (failure !== null) throw failure;
-  } finally {
-    settled.abort();
-    const cleaning = AbortSignal.any([stopping, AbortSignal.timeout(CLEAN_MS)]);
-    const remove = async (): Promise<void> => {
-      await cluster.remove(resources.pods, name, cleaning, { graceSeconds: 0 });
-      await cluster.remove(resources.networkPolicies, name, cleaning);
-      if (credentials !== undefined) await cluster.remove(resources.secrets, name, cleaning);
-    };
-    await remove().catch((error: unknown) => {
-      log.debug({ name, err: error }, 'could not remove the Pod of a download; the next sweep does');
-    });
-  }
+    return Promise.race([outcome, stuckDownload({ cluster }, name, until)]);
+  };
+  const failure = await runPuller(context, { ...request, isClosed: true }, download, signal);
+  if (failure !== null) throw failure;
 }
 
 /**

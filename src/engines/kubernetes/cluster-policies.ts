@@ -4,15 +4,12 @@
  */
 import { EngineFault } from '../../domain/regions/engine-fault.ts';
 import type { Pod } from '../../kubernetes/api-objects.ts';
-import { resources } from '../../kubernetes/api-resources.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
-import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
-import { newPullerName, pullerPod, pullerPolicy } from './manifests/puller-pod.ts';
+import { runPuller, type PullerContext, type PullerRun } from './puller-runs.ts';
 import { refusalOfNode, startFailureOf } from './state/start-failures.ts';
 
 const PATIENCE_MS = 30_000;
-const CLEAN_MS = 5_000;
 
 /** Any byte is an answer: servers of TLS refuse a request in plain text. */
 const CONNECTS =
@@ -21,23 +18,19 @@ const CONNECTS =
 const OPEN = `${CONNECTS}; for try in 1 2 3 4 5; do connects && exit 0; sleep 1; done; exit 1`;
 const CLOSED = `${CONNECTS}; for try in 1 2 3 4 5 6 7 8; do connects || connects || exit 0; sleep 1; done; exit 1`;
 
-type PolicyContext = Pick<ClusterContext, 'cluster' | 'installation' | 'settings' | 'log' | 'stopping'> & {
-  pods: Pick<ClusterContext['pods'], 'until'>;
-};
-
 /**
  * Throws an `EngineFault` for a Pod with a connection in spite of a policy. Returns a sentence for
  * the operator if the check cannot run, such as without a node or without `nc` in the image.
  */
-export async function checkPolicies(context: PolicyContext, image: string, signal: AbortSignal): Promise<string[]> {
+export async function checkPolicies(context: PullerContext, image: string, signal: AbortSignal): Promise<string[]> {
   const until = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]);
   const unknown = (why: string): string[] => [
     `Berth could not see whether the network of the cluster enforces NetworkPolicies, which keep accounts apart: ${why}`,
   ];
   try {
     const [isOpen, isClosed] = await Promise.all([
-      hasSucceeded(context, { image, script: OPEN, isClosed: false }, until),
-      hasSucceeded(context, { image, script: CLOSED, isClosed: true }, until),
+      hasSucceeded(context, { ref: image, script: OPEN, isClosed: false }, until),
+      hasSucceeded(context, { ref: image, script: CLOSED, isClosed: true }, until),
     ]);
     if (!isClosed) throw reject(`a Pod that a policy closes connects to the API server: ${NOT_ENFORCED}`);
     return isOpen ? [] : unknown(`a Pod of ${image} without a policy does not connect to the API server, by nc`);
@@ -49,29 +42,11 @@ export async function checkPolicies(context: PolicyContext, image: string, signa
   }
 }
 
-async function hasSucceeded(
-  { cluster, installation, settings, pods, stopping, log }: PolicyContext,
-  { image: ref, script, isClosed }: { image: string; script: string; isClosed: boolean },
-  signal: AbortSignal,
-): Promise<boolean> {
-  const name = newPullerName(ref);
-  const options = { name, installation, settings, ref, hasSecret: false, askRegistry: false, script };
-  try {
-    if (isClosed) await cluster.create(resources.networkPolicies, pullerPolicy(options), signal);
-    await cluster.create(resources.pods, pullerPod(options), signal);
-    const outcome = await pods.until(name, outcomeOf, signal);
-    if (outcome instanceof EngineFault) throw outcome;
-    return outcome;
-  } finally {
-    const cleaning = AbortSignal.any([stopping, AbortSignal.timeout(CLEAN_MS)]);
-    const remove = async (): Promise<void> => {
-      await cluster.remove(resources.pods, name, cleaning, { graceSeconds: 0 });
-      await cluster.remove(resources.networkPolicies, name, cleaning);
-    };
-    await remove().catch((error: unknown) => {
-      log.debug({ name, err: error }, 'could not remove a Pod of the network check; the next sweep does');
-    });
-  }
+async function hasSucceeded(context: PullerContext, run: Omit<PullerRun, 'askRegistry'>, signal: AbortSignal) {
+  const end = (name: string, until: AbortSignal) => context.pods.until(name, outcomeOf, until);
+  const outcome = await runPuller(context, { ...run, askRegistry: false }, end, signal);
+  if (outcome instanceof EngineFault) throw outcome;
+  return outcome;
 }
 
 /** Success of its script. Undefined: it still runs. */

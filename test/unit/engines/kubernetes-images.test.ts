@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import type { KubernetesEngineSettings } from '../../../src/domain/regions/kubernetes-settings.ts';
 import type { RegistryCredentials } from '../../../src/engines/contract.ts';
-import { makeEnsureImage, type ImagesContext } from '../../../src/engines/kubernetes/cluster-images.ts';
+import { makeEnsureImage } from '../../../src/engines/kubernetes/cluster-images.ts';
+import type { PullerContext } from '../../../src/engines/kubernetes/puller-runs.ts';
 import type { Pod } from '../../../src/kubernetes/api-objects.ts';
 import { deadline } from '../../conformance/subject.ts';
 import { startApiServer, type Call } from '../../fixtures/api-server.ts';
@@ -28,7 +29,7 @@ async function makeScene({
   autoscaling,
 }: Pick<KubernetesEngineSettings, 'autoscaling'> & { pod?: Pod } = {}) {
   const { cluster, calls } = await startApiServer({ answer: ({ body }) => ({ body: body ?? {} }) });
-  const context: ImagesContext = {
+  const context: PullerContext = {
     cluster,
     installation: 'i-1',
     settings: { ...settings, autoscaling },
