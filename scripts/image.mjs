@@ -20,6 +20,7 @@ await runCommand(async () => {
     throw new Unready(`--variant is ${JSON.stringify(variant)}; it must be small or pytorch.\n\n${USAGE}`);
   await ensureDependencies();
   const address = await ensureEngine();
+  if (address === undefined) throw new Unready('The image is built in a container engine, and none answers.');
   const node = findNode24();
   const args = ['scripts/build-image.ts', ...process.argv.slice(2)];
   return becomeProgram({ command: node, args, env: { ...envWithNode(node), DOCKER_HOST: address } });
