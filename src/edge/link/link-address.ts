@@ -46,7 +46,7 @@ export function makeLinkListener(address: LinkAddress, serve: RequestListener, l
   const server = createTlsServer({ ...TLS, pskCallback, handshakeTimeout: HANDSHAKE_MS }, serve);
   let isReported = false;
   server.on('secureConnection', () => (isReported = false));
-  // Reports the first in a row: whoever reaches the port can repeat it.
+  // Reports the first in a row: a client without the key can repeat it at will.
   server.on('tlsClientError', ({ code }: NodeJS.ErrnoException, { remoteAddress }) => {
     if (isReported) return;
     isReported = true;

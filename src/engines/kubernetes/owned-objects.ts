@@ -62,7 +62,7 @@ function instanceOf(set: StatefulSet, podsByName: ReadonlyMap<string | undefined
   };
 }
 
-/** The age of a Pod is a time of the cluster's clock: counts from the first sight of it. */
+/** Counts from the first observation of a Pod, whose age is a time of the cluster's clock. */
 async function removeOldPullers(context: ClusterContext, pods: readonly Pod[], signal: AbortSignal): Promise<void> {
   const { cluster, installation, pullersSince } = context;
   const present = new Map<string, number>();

@@ -39,7 +39,7 @@ describe('plan, by a clock of the engine that is wrong', () => {
         show: { diagnosis: 'StartTimeout' },
       });
       expect(since(now - limits.readyDeadlineMs)).toMatchObject({ do: 'checkReady' });
-      // The first sight of a run, whose image took long.
+      // The first observation of a run, whose image took long.
       expect(since(0, 0)).toMatchObject({ do: 'checkReady', show: { countedFromMs: now } });
     }
   });
