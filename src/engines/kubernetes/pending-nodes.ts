@@ -10,6 +10,7 @@ import type { ClusterContext } from './cluster-context.ts';
 import { annotations } from './manifests/object-names.ts';
 import { pendingSinceOf, pendingFault } from './state/pending-node.ts';
 import { schedulingFault } from './state/start-failures.ts';
+import { eventsOf } from './waiting-pods.ts';
 
 /** Null: the Pod does not wait for a node, or the region has no autoscaler. */
 export async function nodeFault(
@@ -29,7 +30,6 @@ export async function nodeFault(
       if (!isFailure(error, 'conflict', 'absent')) throw error; // another Pod by now
     });
   }
-  const fieldSelector = `involvedObject.uid=${uid ?? ''}`;
-  const events = await cluster.list(resources.events, signal, { fieldSelector });
+  const events = await eventsOf({ cluster }, pod, signal);
   return pendingFault({ unplaced, events, waitedMs: nowMs - (sinceMs ?? nowMs), autoscaling });
 }

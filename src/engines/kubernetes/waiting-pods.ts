@@ -94,7 +94,7 @@ export async function stuckDownload(
   }
 }
 
-const eventsOf = ({ cluster }: Pick<ClusterContext, 'cluster'>, { metadata }: Pod, signal: AbortSignal) =>
+export const eventsOf = ({ cluster }: Pick<ClusterContext, 'cluster'>, { metadata }: Pod, signal: AbortSignal) =>
   cluster.list(resources.events, signal, { fieldSelector: `involvedObject.uid=${metadata?.uid ?? ''}` });
 
 const stillDownloads = (image: string): string =>
