@@ -5,9 +5,8 @@ import { until } from '../fixtures/server-process.ts';
 import { startCluster, type Cluster } from './cluster/cluster.ts';
 import { busyboxArchive } from './cluster/image-archive.ts';
 import { claim, image, nodePortService, onlyFrom, pod, serves, sleeps, snapshot } from './manifests.ts';
+import { applets, pageOf, podTools } from './pod-tools.ts';
 import { networkOf, nothing, remainsOf } from './remains.ts';
-
-const applets = ['sh', 'cat', 'df', 'echo', 'hostname', 'httpd', 'mkdir', 'nc', 'nslookup', 'printf', 'sleep', 'sync'];
 
 let cluster: Cluster;
 let network: string;
@@ -20,14 +19,7 @@ beforeAll(async () => {
 
 afterAll(() => cluster?.stop());
 
-const untilReady = (name: string): Promise<string> =>
-  cluster.kubectl(['wait', `pod/${name}`, '--for=condition=Ready', '--timeout=120s']);
-
-const inPod = (name: string, script: string): Promise<string> =>
-  cluster.kubectl(['exec', name, '--', 'sh', '-c', script]);
-
-const pageOf = (address: string): Promise<string> =>
-  fetch(address, { signal: AbortSignal.timeout(5_000) }).then((response) => response.text(), String);
+const { untilReady, inPod } = podTools(() => cluster);
 
 test('runs a Pod that answers by a node port, exec and log', async () => {
   await cluster.apply(pod('web', { command: serves }), nodePortService('web', 30080));

@@ -4,6 +4,7 @@ import { until } from '../fixtures/server-process.ts';
 import { startCluster, type Cluster } from './cluster/cluster.ts';
 import { busyboxArchive } from './cluster/image-archive.ts';
 import { claim, image, nodePortService, onlyFrom, pod, serves, sleeps } from './manifests.ts';
+import { applets, pageOf, podTools } from './pod-tools.ts';
 import { networkOf, nothing, remainsOf } from './remains.ts';
 
 let cluster: Cluster;
@@ -12,33 +13,12 @@ let networks: string[];
 beforeAll(async () => {
   cluster = await startCluster({ nodes: 2, addons: ['storage', 'networkPolicy', 'dns'] });
   networks = await Promise.all(cluster.nodes.map(({ pid }) => networkOf(pid)));
-  await cluster.importImage(
-    await busyboxArchive(image, [
-      'sh',
-      'cat',
-      'echo',
-      'hostname',
-      'httpd',
-      'mkdir',
-      'nc',
-      'nslookup',
-      'printf',
-      'sleep',
-      'sync',
-    ]),
-  );
+  await cluster.importImage(await busyboxArchive(image, applets));
 });
 
 afterAll(() => cluster?.stop());
 
-const untilReady = (name: string): Promise<string> =>
-  cluster.kubectl(['wait', `pod/${name}`, '--for=condition=Ready', '--timeout=120s']);
-
-const inPod = (name: string, script: string): Promise<string> =>
-  cluster.kubectl(['exec', name, '--', 'sh', '-c', script]);
-
-const pageOf = (address: string): Promise<string> =>
-  fetch(address, { signal: AbortSignal.timeout(5_000) }).then((response) => response.text(), String);
+const { untilReady, inPod } = podTools(() => cluster);
 
 test('joins Pods of two nodes by Pod addresses, Services, names and node ports', async () => {
   await cluster.apply(
