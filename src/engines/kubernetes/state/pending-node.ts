@@ -4,7 +4,7 @@ import { MINUTE_MS } from '../../../domain/kernel/durations.ts';
 import type { Autoscaling } from '../../../domain/regions/kubernetes-settings.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
 import { annotations } from '../manifests/object-names.ts';
-import { timeOf } from './pod-status.ts';
+import { lastMsOf } from './pod-status.ts';
 
 const DEFAULT_PATIENCE_MINUTES = 10;
 const SCHEDULER = 'default-scheduler';
@@ -49,6 +49,3 @@ const lastOfAutoscaler = (events: readonly ClusterEvent[]): ClusterEvent | undef
     .filter(({ source, reportingComponent }) => (source?.component || reportingComponent) !== SCHEDULER)
     .toSorted((a, b) => lastMsOf(a) - lastMsOf(b))
     .at(-1);
-
-const lastMsOf = ({ lastTimestamp, eventTime, series }: ClusterEvent): number =>
-  timeOf(lastTimestamp ?? series?.lastObservedTime ?? eventTime);

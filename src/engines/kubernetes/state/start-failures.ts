@@ -1,7 +1,7 @@
 /** Why a Pod does not start, read from its status and its events. Pure. */
 import { EngineFault, type FaultReason } from '../../../domain/regions/engine-fault.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
-import { mainStatusOf, timeOf } from './pod-status.ts';
+import { lastMsOf, mainStatusOf, timeOf } from './pod-status.ts';
 
 type FaultKind = EngineFault['kind'];
 
@@ -152,8 +152,6 @@ function containerFault(ref: string, message: string): EngineFault {
     });
   return fault('rejected', `the container could not start: ${message}`, { cause: message });
 }
-
-const lastMsOf = ({ lastTimestamp, eventTime }: ClusterEvent): number => timeOf(lastTimestamp ?? eventTime);
 
 /** Warnings of a node, and of the controller that attaches volumes to it. */
 const NODE_TROUBLES = ['FailedMount', 'FailedAttachVolume', 'FailedCreatePodSandBox'];
